@@ -22,7 +22,8 @@ const LOAD_BATCH: u64 = 1000;
 struct Cost {
     /// Nanoseconds by the clock.
     ns: f64,
-    /// Nanoseconds of `ns` during which the thread ran on a processor. It waited for the rest.
+    /// The part of `ns` during which the thread ran on a processor, nanoseconds. For the rest of
+    /// `ns` the thread waited.
     processor_ns: f64,
     allocations: f64,
 }

@@ -245,7 +245,7 @@ impl Session<'_> {
     pub fn begin(&mut self) -> Result<()> {
         self.statement += 1;
         let isolation = firn_isolation::FIRN_REPEATABLE_READ;
-        // SAFETY: session and cursor are live and this thread's.
+        // SAFETY: session and cursor are live, and this thread alone uses them.
         unsafe {
             check(firn_begin_statement(
                 self.session,
@@ -266,7 +266,7 @@ impl Session<'_> {
 
     /// Ends the statement and commits, as the server does at the end of an autocommit statement.
     pub fn commit(&mut self) -> Result<()> {
-        // SAFETY: session and cursor are live and this thread's.
+        // SAFETY: session and cursor are live, and this thread alone uses them.
         unsafe {
             firn_cursor_park(self.cursor);
             check(firn_commit(self.session))
@@ -276,8 +276,8 @@ impl Session<'_> {
     /// Reads the row with this id.
     pub fn get(&mut self, id: i32, record: &mut Record) -> Result<()> {
         let key = id.to_le_bytes();
-        // SAFETY: session and cursor are live and this thread's; the buffer has the length of a
-        // record.
+        // SAFETY: session and cursor are live, and this thread alone uses them; the buffer has the
+        // length of a record.
         check(unsafe { firn_cursor_get(self.cursor, key.as_ptr(), 4, record.as_mut_ptr()) })
     }
 
@@ -288,8 +288,8 @@ impl Session<'_> {
         } else {
             firn_cursor_next
         };
-        // SAFETY: session and cursor are live and this thread's; the buffer has the length of a
-        // record.
+        // SAFETY: session and cursor are live, and this thread alone uses them; the buffer has the
+        // length of a record.
         match unsafe { step(self.cursor, record.as_mut_ptr()) } {
             firn_status::FIRN_END => Ok(false),
             status => check(status).map(|()| true),
@@ -299,7 +299,8 @@ impl Session<'_> {
     /// Inserts a row.
     pub fn insert(&mut self, record: &Record) -> Result<()> {
         let mut duplicate = 0;
-        // SAFETY: the handles are live and this thread's; the buffer has the length of a record.
+        // SAFETY: the handles are live, and this thread alone uses them; the buffer has the length
+        // of a record.
         check(unsafe {
             firn_insert(
                 self.session,
@@ -315,7 +316,8 @@ impl Session<'_> {
     /// Updates a row that was read under an exclusive lock.
     pub fn update(&mut self, old: &Record, new: &Record) -> Result<()> {
         let mut duplicate = 0;
-        // SAFETY: the handles are live and this thread's; both buffers have the length of a record.
+        // SAFETY: the handles are live, and this thread alone uses them; both buffers have the
+        // length of a record.
         check(unsafe {
             firn_update(
                 self.session,
@@ -332,7 +334,7 @@ impl Session<'_> {
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
-        // SAFETY: the handles are this session's, and nobody uses them afterwards.
+        // SAFETY: the handles belong to this session, and nobody uses them afterwards.
         unsafe {
             firn_cursor_close(self.cursor);
             firn_session_free(self.session);

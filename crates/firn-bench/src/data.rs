@@ -4,7 +4,8 @@
 /// Bytes of a key.
 pub const KEY_LEN: usize = 16;
 
-/// Bytes of a value. Half of them are random, and the other half repeats those.
+/// Bytes of a value. The first half is the entry's number and random bytes, and the second half
+/// repeats the first.
 pub const VALUE_LEN: usize = 180;
 
 /// A key of the bench.

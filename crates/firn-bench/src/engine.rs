@@ -41,7 +41,8 @@ pub trait Engine: Sync {
     /// Opens a session for one thread.
     fn session(&self) -> Result<Box<dyn Session + '_>>;
 
-    /// Flushes, and waits until the engine has done the background work that its writes caused.
+    /// Flushes, and waits until the engine has done the background work that earlier writes made
+    /// necessary.
     fn pay(&self) -> Result<()>;
 
     /// Compacts everything.
@@ -118,8 +119,8 @@ pub fn title(name: &str) -> &str {
     }
 }
 
-/// Number of entries in a commit of a load. B-trees that copy pages get large commits; with small
-/// ones a load would take hours.
+/// Number of entries in a commit of a load. Copy-on-write B-trees get large commits, because a load
+/// in small commits would take hours.
 pub fn load_batch(name: &str, wanted: usize) -> usize {
     match name {
         "redb" | "lmdb" => wanted.max(1000),

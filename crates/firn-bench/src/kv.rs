@@ -36,7 +36,7 @@ struct Comparison {
     outcomes: Vec<Outcome>,
 }
 
-/// Measures every line that the settings name, engine after engine, and reports.
+/// Measures every line that the settings name, on one engine after the other, and prints a report.
 pub fn run(config: Config) -> Result<()> {
     let began = Instant::now();
     let lines = line::chosen(&config)?;

@@ -9,12 +9,11 @@ use std::time::{Duration, Instant};
 /// Pause between two messages on the progress of a measurement.
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 
-/// One call of a thread. It returns the number of operations that it did, and 0 when nothing is
-/// left to do.
+/// A function that a thread calls again and again. A call returns the number of operations that it
+/// did, or 0 when nothing is left to do.
 pub type Call<'a> = Box<dyn FnMut(&mut dyn Session) -> Result<u64> + Send + 'a>;
 
-/// Makes the call that a thread repeats. The argument is the thread's number in its
-/// [`ThreadGroup`].
+/// Creates the [`Call`] of a thread. The argument is the thread's number in its [`ThreadGroup`].
 pub type Calls<'c, 'a> = &'c (dyn Fn(usize) -> Call<'a> + Sync);
 
 /// Threads that repeat the same kind of call.
@@ -23,7 +22,7 @@ pub struct ThreadGroup<'c, 'a> {
     pub threads: usize,
     /// Largest number of operations per second of each thread.
     pub rate: Option<f64>,
-    /// Makes the threads' calls.
+    /// Creates the [`Call`] of each thread.
     pub call: Calls<'c, 'a>,
 }
 
@@ -72,7 +71,7 @@ impl Tally {
     }
 }
 
-/// Runs the groups side by side. Progress goes to standard error.
+/// Runs the thread groups at the same time, and reports progress on standard error.
 pub fn drive(
     engine: &dyn Engine,
     groups: &[ThreadGroup<'_, '_>],

@@ -9,9 +9,10 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-// Flag of `firn_bulk_insert`, the same for all rows of a load. With it, each call reports whether
-// its row is a duplicate, and the load goes on without that row. Otherwise a duplicate may be
-// found only by a later call and ends the load; `firn_bulk_duplicate` then returns its row.
+// Flag of `firn_bulk_insert`. All rows of a load must have the same flag. With it, each call
+// reports whether its row is a duplicate, and the load goes on without that row. Otherwise a
+// duplicate may be found only by a later call and ends the load; `firn_bulk_duplicate` then
+// returns its row.
 #define FIRN_BULK_ONE_BY_ONE 2
 
 // Number that stands for the clustered index of a table whose primary key is hidden.
@@ -20,16 +21,16 @@
 // Bytes of a slot that `firn_recover` fills: a 32-bit length in native byte order, then the xid.
 #define FIRN_XID_SLOT 260
 
-// The end of a table that has a copy's name: it was garbage and is dropped.
+// Fate of a table that interrupted DDL has left over: it was garbage, and was dropped.
 #define FIRN_LEFTOVER_DROPPED 0
 
-// It is the only table with its rows, and has its name again.
+// Fate: the table is the only one with its rows, and got its own name back.
 #define FIRN_LEFTOVER_RESTORED 1
 
-// It stays as it is.
+// Fate: the table stays as it is.
 #define FIRN_LEFTOVER_KEPT 2
 
-// Action without a name: the change is refused.
+// RESTRICT, or no action given: the change is refused.
 #define FIRN_ACTION_RESTRICT 0
 
 // NO ACTION: the change is refused.
@@ -60,10 +61,11 @@
 // Text padded to the length of the column.
 #define FIRN_COLUMN_CHAR 1
 
-// A length of 1 or 2 bytes, then the bytes.
+// A VARCHAR: the record buffer holds a length of 1 or 2 bytes, then the bytes of the value.
 #define FIRN_COLUMN_VARCHAR 2
 
-// A length of 1 to 4 bytes, then a pointer.
+// A BLOB or TEXT: the record buffer holds a length of 1 to 4 bytes, then a pointer to the bytes of
+// the value.
 #define FIRN_COLUMN_BLOB 3
 
 // An integer with a sign, little-endian.
@@ -75,7 +77,7 @@
 // FLOAT or DOUBLE.
 #define FIRN_PART_FLOAT 2
 
-// Bytes of one length that sort as they are.
+// Bytes of a fixed length that sort like the values.
 #define FIRN_PART_FIXED 3
 
 // Binary strings of any length.
@@ -84,7 +86,7 @@
 // Text with a collation.
 #define FIRN_PART_TEXT 5
 
-// The weights do not give the text back.
+// The text cannot be decoded from its weights.
 #define FIRN_TEXT_LOST 0
 
 // The weights are the bytes of the text.
@@ -272,7 +274,7 @@ typedef enum firn_lock_kind {
   FIRN_LOCK_EXCLUSIVE = 1,
   // A range of keys, against inserts.
   FIRN_LOCK_GAP = 2,
-  // An insert that waits, because others have locked the gap of its key.
+  // An insert that waits because other transactions have locked the gap of its key.
   FIRN_LOCK_INSERT_INTENTION = 3,
 } firn_lock_kind;
 
@@ -355,12 +357,12 @@ typedef struct firn_config {
 
 // Callbacks that compute collation weights; called from any thread.
 typedef struct firn_collator {
-  // Writes the weights of the text on a level to `weights`, big-endian, without padding. The
-  // text is `filled` if it is that of a CHAR, with spaces up to the length of the column. Sets
-  // `weighed` to the number of bytes of the text that these weights stand for; it is less than
-  // `len` if the byte after them begins no character. Returns the number of bytes written. A
-  // number above `capacity` means that nothing was written and a call with that capacity must
-  // follow.
+  // Writes the weights of the text on a level to `weights`, big-endian, without padding.
+  // `filled` says that the text is the value of a CHAR column, with spaces up to the length of
+  // the column. Sets `weighed` to the number of bytes of the text that these weights stand for;
+  // it is less than `len` if the byte after them begins no character. Returns the number of
+  // bytes written. A number above `capacity` means that nothing was written and a call with that
+  // capacity must follow.
   size_t (*sort_key)(const void *handle,
                      uint32_t level,
                      bool filled,
@@ -428,24 +430,28 @@ typedef struct firn_host {
   // call the core.
   void (*lock_wait)(void *waiter, void *blocker);
   // Whether the order in which the transactions of two sessions commit is fixed. If so, an
-  // insert of the one does not wait for gap locks of the other. The caller may hold locks of the
-  // core, so the callback must wait for nothing.
+  // insert of the one does not wait for gap locks of the other. The core may hold its own locks
+  // during the call, so the callback must not wait.
   bool (*order_is_fixed)(void *one, void *other);
   // Which of two sessions in a deadlock is preferred as the victim: below 0 the first, above 0
-  // the second, 0 none. May be called with locks of the core held: it must wait for nothing.
+  // the second, 0 neither. The core may hold its own locks during the call, so the callback must
+  // not wait.
   int (*preferred_victim)(void *one, void *other);
-  // A lock wait begins: the calling thread, which is the waiter's, is going to sleep for at most
-  // `timeout_us` microseconds. Returns the timeout to use instead, in microseconds.
+  // Tells the server that a lock wait begins. The calling thread is that of the waiting session,
+  // and is going to sleep for at most `timeout_us` microseconds. Returns the timeout to use
+  // instead, microseconds.
   uint64_t (*wait_begins)(void *host, uint64_t timeout_us);
-  // A lock wait has ended, on the thread of the waiter.
+  // Tells the server that a lock wait has ended. The calling thread is that of the session that
+  // waited.
   void (*wait_ends)(void *host);
-  // The calling thread, which is the session's, is going to sleep until flushes and compactions
-  // catch up with the writers.
+  // Tells the server that the calling thread, which is that of the session, is going to sleep
+  // until flushes and compactions catch up with the writers.
   void (*stall_begins)(void *host);
-  // The sleep that `stall_begins` has announced is over.
+  // Tells the server that the sleep announced by `stall_begins` is over.
   void (*stall_ends)(void *host);
-  // Writes the SQL text that a session executes to `text`, at most `size` bytes. Returns its
-  // length, 0 if there is none or if it cannot be had at once: it must wait for nothing.
+  // Writes the SQL text that a session executes to `text`, at most `size` bytes. Returns the
+  // length of the text; 0 if there is none, or if the callback would have to wait for it, which
+  // it must not do.
   size_t (*statement)(void *host, char *text, size_t size);
   // Describes the collation with the server's number `id`. Returns the functions that compute
   // its weights; NULL if there is no such collation.
@@ -603,7 +609,7 @@ typedef struct firn_foreign_key_request {
 } firn_foreign_key_request;
 
 // The server's definition files. Names are those of tables, `database/table`, never of partitions.
-// The functions call no function of the core.
+// The functions must not call the core.
 typedef struct firn_definition_files {
   // Passed to all functions.
   void *context;
@@ -618,9 +624,9 @@ typedef struct firn_definition_files {
                void *names);
   // Whether the definition file of a table is that of a table of this engine.
   bool (*is_own)(void *context, const char *table_name);
-  // Gives the table, durably, the definition file that has `version`: that of `copy` if it fits,
-  // else one with the content `frm`. Returns false if this is not possible, or if the table's
-  // file is another engine's.
+  // Gives the table a durable definition file with the version `version`: the file of `copy` if
+  // that has this version, otherwise a new file with the content `frm`. Returns false if this
+  // fails, or if the table already has the file of another engine.
   bool (*place)(void *context,
                 const char *table_name,
                 const char *copy,
@@ -628,16 +634,16 @@ typedef struct firn_definition_files {
                 size_t frm_len,
                 const uint8_t *version,
                 size_t version_len);
-  // Gives the table, durably, its file of partitions if that is missing: it takes the one of a
-  // copy that has the same partitions.
+  // If the table lacks the file with the names of its partitions, gives it, durably, the file of
+  // a copy that has the same partitions.
   void (*place_partitions)(void *context,
                            const char *table_name,
                            const char *const *partitions,
                            size_t count);
   // Removes the files of `copy`, if there are any.
   void (*remove)(void *context, const char *copy);
-  // Tells the end of a table that has a copy's name: one of `FIRN_LEFTOVER_*`, with the name
-  // that the table has now, or the reason why it stays.
+  // Reports the fate of the leftover table `copy`: `fate` is one of `FIRN_LEFTOVER_*`, `text` is
+  // the name that the table has now, or the reason why it stays.
   void (*report)(void *context, const char *copy, uint8_t fate, const char *text);
 } firn_definition_files;
 
@@ -767,7 +773,8 @@ typedef struct firn_counters {
   uint64_t open_files;
   // Times that an SST or blob file was opened for reading.
   uint64_t opened_files;
-  // Times that one was opened beyond the limit, because no other could be closed.
+  // Times that an SST or blob file was opened beyond the limit, because no other one could be
+  // closed.
   uint64_t open_files_over_limit;
   // Lock waits that ended because their time ran out.
   uint64_t lock_timeouts;
@@ -908,8 +915,8 @@ typedef struct firn_job_info {
   const char *error;
 } firn_job_info;
 
-// A named pair of numbers: a reason for delays with their number and microseconds, or a user of
-// memory with its bytes and their limit.
+// A name with two numbers. It describes a reason for which writers are delayed (number and
+// duration of the delays), or a user of memory (its bytes and their limit).
 typedef struct firn_named_pair {
   // Name.
   const char *name;
@@ -945,7 +952,7 @@ typedef struct firn_trx_info {
   enum firn_isolation isolation;
   // When it began, microseconds since 1970.
   uint64_t begun_us;
-  // When its lock wait began, microseconds since 1970; 0 if it does not wait.
+  // When the transaction's lock wait began, microseconds since 1970; 0 if it does not wait.
   uint64_t wait_begun_us;
   // Keys locked.
   uint64_t rows_locked;
@@ -958,11 +965,11 @@ typedef struct firn_trx_info {
   uint64_t weight;
   // Memory of its own writes, bytes.
   uint64_t write_bytes;
-  // When it took its snapshot, microseconds since 1970; 0 if it keeps none.
+  // When the transaction took its snapshot, microseconds since 1970; 0 if it keeps none.
   uint64_t snapshot_us;
-  // Number of commits since it took its snapshot.
+  // Number of commits since the transaction took its snapshot.
   uint64_t snapshot_commits;
-  // The SQL text that its session executes; NULL if there is none.
+  // The SQL text that the transaction's session executes; NULL if there is none.
   const char *statement;
 } firn_trx_info;
 
@@ -988,8 +995,8 @@ typedef struct firn_lock_info {
   const char *last_key;
   // When the wait began, microseconds since 1970; 0 for a lock that is held.
   uint64_t wait_begun_us;
-  // For a request that waits: one transaction that blocks it. If several do, the request is
-  // listed once for each of them. 0 for a lock that is held.
+  // One transaction that blocks the request; 0 for a lock that is held. If several transactions
+  // block the request, it is listed once for each of them.
   uint64_t blocker;
   // Number of the blocker's session.
   uint64_t blocker_session;
@@ -1033,7 +1040,7 @@ extern "C" {
 // value, `reserved` to the number of values. `FIRN_AUTOINC_EXHAUSTED` if no value is left.
 //
 // # Safety
-// The table is live, the pointers may be written.
+// The table must be live, and the pointers must be writable.
 enum firn_status firn_autoinc_reserve(const struct firn_table *table,
                                       uint64_t offset,
                                       uint64_t increment,
@@ -1045,7 +1052,7 @@ enum firn_status firn_autoinc_reserve(const struct firn_table *table,
 // after a restart.
 //
 // # Safety
-// The handles are live, the session is this thread's.
+// The handles must be live, and only this thread may use the session.
 void firn_autoinc_raise(struct firn_session *session,
                         const struct firn_table *table,
                         uint64_t used);
@@ -1053,7 +1060,7 @@ void firn_autoinc_raise(struct firn_session *session,
 // The smallest AUTO_INCREMENT value that the next row can get; 0 if `table` is NULL.
 //
 // # Safety
-// The table is live.
+// The table must be live.
 uint64_t firn_autoinc_next_value(const struct firn_table *table);
 
 // Makes `next` the next AUTO_INCREMENT value, or the value after `largest` if that is greater.
@@ -1061,17 +1068,17 @@ uint64_t firn_autoinc_next_value(const struct firn_table *table);
 // meanwhile.
 //
 // # Safety
-// The table is live.
+// The table must be live.
 enum firn_status firn_autoinc_set(const struct firn_table *table, uint64_t next, uint64_t largest);
 
 // Inserts a row into the target of a copying ALTER: nobody else sees the table until
 // `firn_bulk_end`. `flags` are `FIRN_BULK_ONE_BY_ONE`, `FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK` and
 // `FIRN_WRITE_NO_FOREIGN_KEYS`. The call checks the table's foreign keys, except those that the
-// table to replace has too: its rows have been checked already. The other arguments are those of
-// `firn_insert`.
+// table to replace has too, because the rows of that table have been checked already. The other
+// arguments are those of `firn_insert`.
 //
 // # Safety
-// Those of `firn_insert`.
+// The requirements are those of `firn_insert`.
 enum firn_status firn_bulk_insert(struct firn_session *session,
                                   const struct firn_table *table,
                                   const uint8_t *record,
@@ -1079,39 +1086,41 @@ enum firn_status firn_bulk_insert(struct firn_session *session,
                                   uint32_t *dup_index,
                                   uint8_t *ref_out);
 
-// Ends a load: all its rows are durable, and visible to snapshots that are taken from now on. If
-// the call fails, call `firn_bulk_abort`. One such failure is `FIRN_DUPLICATE`: two rows of the
-// load have the same key in index `dup_index`.
+// Ends a load. On return all its rows are durable, and visible to snapshots that are taken from
+// now on. If the call fails, call `firn_bulk_abort`. One such failure is `FIRN_DUPLICATE`: two
+// rows of the load have the same key in index `dup_index`.
 //
 // # Safety
-// The handles are live, the session is this thread's; `progress` calls no function of the core.
+// The handles must be live, and only this thread may use the session; `progress` must not call the
+// core.
 enum firn_status firn_bulk_end(struct firn_session *session,
                                const struct firn_table *table,
                                firn_progress progress,
                                void *context,
                                uint32_t *dup_index);
 
-// Writes a duplicate row to `record`, after a load has ended because two of its rows have the same
-// key: the second of the two. The row's blobs stay valid until the next call.
+// After a load has ended because two of its rows have the same key, writes the second of these
+// rows to `record`. The row's blobs stay valid until the next call.
 //
 // # Safety
-// The handles are live, the session is this thread's; `record` is a record buffer of the table.
+// The handles must be live, and only this thread may use the session; `record` must be a record
+// buffer of the table.
 enum firn_status firn_bulk_duplicate(struct firn_session *session,
                                      const struct firn_table *table,
                                      uint8_t *record);
 
-// Gives up a load. The caller drops the table next.
+// Gives up a load. The caller must then drop the table.
 //
 // # Safety
-// The session is live and this thread's.
+// The session must be live and used by this thread alone.
 enum firn_status firn_bulk_abort(struct firn_session *session, const struct firn_table *table);
 
 // Opens a cursor on the index of `table` with the number `index`. `FIRN_PRIMARY` is the number of
 // the clustered index if the primary key is hidden.
 //
 // # Safety
-// The handles are live, `out` may be written. `session` stays valid until the cursor is closed,
-// parked or reset.
+// The handles must be live, `out` must be writable, and `session` must stay valid until the cursor
+// is closed, parked or reset.
 enum firn_status firn_cursor_open(struct firn_session *session,
                                   const struct firn_table *table,
                                   uint32_t index,
@@ -1122,7 +1131,7 @@ enum firn_status firn_cursor_open(struct firn_session *session,
 // Points a cursor at another index, session or mode, so that no new cursor need be allocated.
 //
 // # Safety
-// As for `firn_cursor_open`.
+// The requirements are those of `firn_cursor_open`.
 enum firn_status firn_cursor_reset(struct firn_cursor *cursor,
                                    struct firn_session *session,
                                    uint32_t index,
@@ -1133,14 +1142,14 @@ enum firn_status firn_cursor_reset(struct firn_cursor *cursor,
 // cursor keeps its memory and the last key.
 //
 // # Safety
-// `cursor` is live and this thread's.
+// `cursor` must be live and used by this thread alone.
 void firn_cursor_park(struct firn_cursor *cursor);
 
 // Continues with a parked cursor in another statement: the next move continues from the last key,
 // at the read point of the new statement.
 //
 // # Safety
-// As for `firn_cursor_open`.
+// The requirements are those of `firn_cursor_open`.
 enum firn_status firn_cursor_resume(struct firn_cursor *cursor,
                                     struct firn_session *session,
                                     enum firn_read_mode mode,
@@ -1149,7 +1158,7 @@ enum firn_status firn_cursor_resume(struct firn_cursor *cursor,
 // Closes a cursor.
 //
 // # Safety
-// `cursor` is NULL or live, and not used afterwards.
+// `cursor` must be NULL or live, and must not be used afterwards.
 void firn_cursor_close(struct firn_cursor *cursor);
 
 // Chooses the columns to decode. `bitmap` has bit `i % 8` of byte `i / 8` for column `i`; NULL
@@ -1160,8 +1169,8 @@ void firn_cursor_close(struct firn_cursor *cursor);
 // writes such a BLOB passes both records to `firn_update` without the BLOB's bytes.
 //
 // # Safety
-// `cursor` is live and this thread's. `bitmap` is NULL or has a bit for each column; `parts` has
-// `part_count` elements.
+// `cursor` must be live and used by this thread alone. `bitmap` must be NULL or have a bit for
+// each column; `parts` must have `part_count` elements.
 enum firn_status firn_cursor_columns(struct firn_cursor *cursor,
                                      const uint8_t *bitmap,
                                      bool key_only,
@@ -1173,7 +1182,7 @@ enum firn_status firn_cursor_columns(struct firn_cursor *cursor,
 // key removes the end.
 //
 // # Safety
-// `cursor` is live and this thread's; `key` is NULL or has `key_len` bytes.
+// `cursor` must be live and used by this thread alone; `key` must be NULL or have `key_len` bytes.
 enum firn_status firn_cursor_end_range(struct firn_cursor *cursor,
                                        const uint8_t *key,
                                        uint32_t key_len,
@@ -1186,7 +1195,8 @@ enum firn_status firn_cursor_end_range(struct firn_cursor *cursor,
 // waits. An image of no bytes stands for the whole index.
 //
 // # Safety
-// The cursor and its session are live and this thread's; the key image has the length given.
+// The cursor and its session must be live and used by this thread alone; the key image must have
+// the length given.
 enum firn_status firn_cursor_lock_key_prefix(struct firn_cursor *cursor,
                                              const uint8_t *key,
                                              uint32_t key_len);
@@ -1194,28 +1204,28 @@ enum firn_status firn_cursor_lock_key_prefix(struct firn_cursor *cursor,
 // Writes the eight bytes of the hidden key of the row last read.
 //
 // # Safety
-// `cursor` is live and this thread's; `out` has room for eight bytes.
+// `cursor` must be live and used by this thread alone; `out` must have room for eight bytes.
 enum firn_status firn_cursor_ref(struct firn_cursor *cursor, uint8_t *out);
 
 // Turns semi-consistent reading on or off. When it is on, a locking scan of the clustered index
 // does not wait at a row that another transaction has locked, but returns the row's last committed
-// version. If that version matches, the caller makes the next move or the same seek: it waits for
-// the lock and returns the row again, locked.
+// version. If that version matches the statement's condition, the caller makes the next move or
+// repeats the seek: this call waits for the lock and returns the row again, locked.
 //
 // # Safety
-// `cursor` is live and this thread's.
+// `cursor` must be live and used by this thread alone.
 enum firn_status firn_cursor_set_semi_consistent(struct firn_cursor *cursor, bool on);
 
 // Whether the row last read was returned without its lock, by semi-consistent reading.
 //
 // # Safety
-// `cursor` is live and this thread's.
+// `cursor` must be live and used by this thread alone.
 bool firn_cursor_was_semi_consistent(struct firn_cursor *cursor);
 
 // Releases the lock of the row last read, if reading it took the lock.
 //
 // # Safety
-// `cursor` is live and this thread's, its session too.
+// `cursor` and its session must be live and used by this thread alone.
 enum firn_status firn_cursor_unlock_row(struct firn_cursor *cursor);
 
 // Removes the row last read from the transaction's validation set, if reading the row has added
@@ -1223,15 +1233,15 @@ enum firn_status firn_cursor_unlock_row(struct firn_cursor *cursor);
 // does not depend on the row. Locks stay.
 //
 // # Safety
-// `cursor` is live and this thread's, its session too.
+// `cursor` and its session must be live and used by this thread alone.
 enum firn_status firn_cursor_forget_row(struct firn_cursor *cursor);
 
 // Moves to the entry that the key image and `find_flag` (the server's `ha_rkey_function`) choose,
 // and reads its row. A NULL key means the first entry.
 //
 // # Safety
-// The cursor and its session are live and this thread's; `record` has the table's record length;
-// the key image has the length given.
+// The cursor and its session must be live and used by this thread alone; `record` must have the
+// table's record length; the key image must have the length given.
 enum firn_status firn_cursor_seek(struct firn_cursor *cursor,
                                   const uint8_t *key,
                                   uint32_t key_len,
@@ -1241,32 +1251,36 @@ enum firn_status firn_cursor_seek(struct firn_cursor *cursor,
 // Reads the row of the first entry.
 //
 // # Safety
-// The cursor and its session are live and this thread's; `record` has the table's record length.
+// The cursor and its session must be live and used by this thread alone; `record` must have the
+// table's record length.
 enum firn_status firn_cursor_first(struct firn_cursor *cursor, uint8_t *record);
 
 // Reads the row of the last entry.
 //
 // # Safety
-// The cursor and its session are live and this thread's; `record` has the table's record length.
+// The cursor and its session must be live and used by this thread alone; `record` must have the
+// table's record length.
 enum firn_status firn_cursor_last(struct firn_cursor *cursor, uint8_t *record);
 
 // Reads the row of the next entry.
 //
 // # Safety
-// The cursor and its session are live and this thread's; `record` has the table's record length.
+// The cursor and its session must be live and used by this thread alone; `record` must have the
+// table's record length.
 enum firn_status firn_cursor_next(struct firn_cursor *cursor, uint8_t *record);
 
 // Reads the row of the previous entry.
 //
 // # Safety
-// The cursor and its session are live and this thread's; `record` has the table's record length.
+// The cursor and its session must be live and used by this thread alone; `record` must have the
+// table's record length.
 enum firn_status firn_cursor_prev(struct firn_cursor *cursor, uint8_t *record);
 
 // Reads the row of the next entry if its key starts with the key image.
 //
 // # Safety
-// The cursor and its session are live and this thread's; `record` has the table's record length;
-// the key image has the length given.
+// The cursor and its session must be live and used by this thread alone; `record` must have the
+// table's record length; the key image must have the length given.
 enum firn_status firn_cursor_next_same(struct firn_cursor *cursor,
                                        const uint8_t *key,
                                        uint32_t key_len,
@@ -1275,19 +1289,19 @@ enum firn_status firn_cursor_next_same(struct firn_cursor *cursor,
 // Reads the row that has this key in a unique index, without a scan. The key image has all parts.
 //
 // # Safety
-// The cursor and its session are live and this thread's; `record` has the table's record length;
-// the key image has the length given.
+// The cursor and its session must be live and used by this thread alone; `record` must have the
+// table's record length; the key image must have the length given.
 enum firn_status firn_cursor_get(struct firn_cursor *cursor,
                                  const uint8_t *key,
                                  uint32_t key_len,
                                  uint8_t *record);
 
-// Reads the row of a row reference: the key image of the primary key, or the eight bytes of
-// `firn_cursor_ref` if the primary key is hidden.
+// Reads the row that a row reference identifies. The reference is the key image of the primary
+// key, or the eight bytes of `firn_cursor_ref` if the primary key is hidden.
 //
 // # Safety
-// The cursor and its session are live and this thread's; `record` has the table's record length;
-// the key image has the length given.
+// The cursor and its session must be live and used by this thread alone; `record` must have the
+// table's record length; the key image must have the length given.
 enum firn_status firn_cursor_get_ref(struct firn_cursor *cursor,
                                      const uint8_t *reference,
                                      uint32_t len,
@@ -1299,7 +1313,7 @@ enum firn_status firn_cursor_get_ref(struct firn_cursor *cursor,
 // `firn_recover`.
 //
 // # Safety
-// The pointers are valid; the callbacks of `host` stay valid until `firn_close`.
+// The pointers must be valid; the callbacks of `host` must stay valid until `firn_close`.
 enum firn_status firn_open(const struct firn_config *config,
                            const struct firn_host *host,
                            struct firn_db **out);
@@ -1310,21 +1324,21 @@ enum firn_status firn_open(const struct firn_config *config,
 // library must stay loaded.
 //
 // # Safety
-// `db` is from `firn_open`, and not used afterwards; neither are its sessions, tables, cursors.
-// `thread_left` is NULL or may be written.
+// `db` must be from `firn_open`. Neither `db` nor its sessions, tables and cursors may be used
+// afterwards. `thread_left` must be NULL or writable.
 enum firn_status firn_close(struct firn_db *db, bool *thread_left);
 
 // Makes everything committed so far durable.
 //
 // # Safety
-// `db` is open.
+// `db` must be open.
 enum firn_status firn_sync_log(const struct firn_db *db);
 
 // Makes a checkpoint of everything committed so far in `target`, a directory that must not exist.
 // With `flush` the memtables are flushed first. The checkpoint is durable on return.
 //
 // # Safety
-// `db` is open; `target` is a string.
+// `db` must be open; `target` must be a string.
 enum firn_status firn_checkpoint(const struct firn_db *db, const char *target, bool flush);
 
 // Notes that the server's binary log ends in `file` at `position`. The core stores this position
@@ -1332,7 +1346,7 @@ enum firn_status firn_checkpoint(const struct firn_db *db, const char *target, b
 // a position in the binary log. Without a log archive the call does nothing.
 //
 // # Safety
-// `db` is open; `file` is a string.
+// `db` must be open; `file` must be a string.
 enum firn_status firn_note_binlog_position(const struct firn_db *db,
                                            const char *file,
                                            uint64_t position);
@@ -1342,38 +1356,38 @@ enum firn_status firn_note_binlog_position(const struct firn_db *db,
 // prepared, and whenever the server has begun another file.
 //
 // # Safety
-// `db` is open; `file` is NULL or a string.
+// `db` must be open; `file` must be NULL or a string.
 enum firn_status firn_note_server_run(const struct firn_db *db, const char *file);
 
 // Freezes the memtable and writes all memtables to files.
 //
 // # Safety
-// `db` is open.
+// `db` must be open.
 enum firn_status firn_flush(const struct firn_db *db);
 
 // Changes an option; the new value is used from now on.
 //
 // # Safety
-// `db` is open.
+// `db` must be open.
 enum firn_status firn_set_option(const struct firn_db *db, enum firn_option option, uint64_t value);
 
 // Writes the xids of prepared transactions without a session into at most `cap` slots, skipping
 // the first `skip` xids. Returns the number of slots written.
 //
 // # Safety
-// `db` is open; `slots` has room for `cap` slots.
+// `db` must be open; `slots` must have room for `cap` slots.
 uint32_t firn_recover(const struct firn_db *db, uint8_t *slots, uint32_t cap, uint32_t skip);
 
 // Commits a prepared transaction that no session owns. `FIRN_NO_ROW` if the xid is unknown.
 //
 // # Safety
-// `db` is open; `xid` has `len` bytes.
+// `db` must be open; `xid` must have `len` bytes.
 enum firn_status firn_commit_xid(const struct firn_db *db, const uint8_t *xid, size_t len);
 
 // Rolls back a prepared transaction that no session owns. `FIRN_NO_ROW` if the xid is unknown.
 //
 // # Safety
-// `db` is open; `xid` has `len` bytes.
+// `db` must be open; `xid` must have `len` bytes.
 enum firn_status firn_rollback_xid(const struct firn_db *db, const uint8_t *xid, size_t len);
 
 // Creates a table: atomic and durable. The core stores `frm` and `version` for the server and does
@@ -1381,7 +1395,7 @@ enum firn_status firn_rollback_xid(const struct firn_db *db, const uint8_t *xid,
 // may be NULL for a table without foreign keys.
 //
 // # Safety
-// The pointers are valid for what they name.
+// The pointers must be valid for their types.
 enum firn_status firn_create_table(const struct firn_db *db,
                                    const char *table_name,
                                    const struct firn_table_def *definition,
@@ -1398,7 +1412,8 @@ enum firn_status firn_create_table(const struct firn_db *db,
 // value.
 //
 // # Safety
-// `session` is a live session of this thread; the pointers are valid for what they name.
+// `session` must be live and used by this thread alone; the pointers must be valid for their
+// types.
 enum firn_status firn_create_temporary_table(const struct firn_db *db,
                                              struct firn_session *session,
                                              const char *table_name,
@@ -1412,7 +1427,8 @@ enum firn_status firn_create_temporary_table(const struct firn_db *db,
 // with its session.
 //
 // # Safety
-// `session` is NULL or a live session of this thread; the pointers are valid for what they name.
+// `session` must be NULL, or live and used by this thread alone; the pointers must be valid for
+// their types.
 enum firn_status firn_drop_table(const struct firn_db *db,
                                  struct firn_session *session,
                                  const char *table_name,
@@ -1427,7 +1443,7 @@ enum firn_status firn_drop_table(const struct firn_db *db,
 // names as SQL has them, without the database.
 //
 // # Safety
-// The pointers are valid for what they name.
+// The pointers must be valid for their types.
 enum firn_status firn_rename_table(const struct firn_db *db,
                                    const char *from,
                                    const char *to,
@@ -1444,7 +1460,8 @@ enum firn_status firn_rename_table(const struct firn_db *db,
 // table can be emptied only with its session.
 //
 // # Safety
-// `session` is NULL or a live session of this thread; the pointers are valid for what they name.
+// `session` must be NULL, or live and used by this thread alone; the pointers must be valid for
+// their types.
 enum firn_status firn_truncate_table(const struct firn_db *db,
                                      struct firn_session *session,
                                      const char *table_name,
@@ -1453,7 +1470,7 @@ enum firn_status firn_truncate_table(const struct firn_db *db,
 // Calls `each` with the name of every table whose name starts with `prefix`.
 //
 // # Safety
-// The pointers are valid; `each` calls no function of the core.
+// The pointers must be valid; `each` must not call the core.
 enum firn_status firn_list_table_names(const struct firn_db *db,
                                        const char *prefix,
                                        void (*each)(void *context, const char *name),
@@ -1463,26 +1480,27 @@ enum firn_status firn_list_table_names(const struct firn_db *db,
 // to its full length.
 //
 // # Safety
-// The pointers are valid for what they name.
+// The pointers must be valid for their types.
 enum firn_status firn_table_version(const struct firn_db *db,
                                     const char *table_name,
                                     uint8_t *out,
                                     size_t cap,
                                     size_t *len);
 
-// The server begins to repeat or undo the DDL that a crash has interrupted. Until
-// `firn_end_ddl_recovery`, drops and renames look at no foreign key, and a full disk does not
+// Tells the core that the server begins to repeat or undo the DDL that a crash has interrupted.
+// Until `firn_end_ddl_recovery`, drops and renames check no foreign keys, and a full disk does not
 // prevent them.
 //
 // # Safety
-// `db` is an open database.
+// `db` must be open.
 enum firn_status firn_begin_ddl_recovery(const struct firn_db *db);
 
-// The server has repeated or undone the DDL that it knows of. Ends what is left over: a copy that
-// is the only table with its rows gets its name back, other copies are dropped.
+// Handles the tables that interrupted DDL has left over. Call this after the server has repeated
+// or undone the DDL that it knows of. A copy that is the only table with its rows gets its name
+// back; other copies are dropped.
 //
 // # Safety
-// `db` is an open database; `files` is valid, and its functions may be called.
+// `db` must be open; `files` must be valid, and its functions must be callable.
 enum firn_status firn_end_ddl_recovery(const struct firn_db *db,
                                        const struct firn_definition_files *files);
 
@@ -1492,7 +1510,7 @@ enum firn_status firn_end_ddl_recovery(const struct firn_db *db,
 // without a prefix. The strings are valid until the next call on this thread.
 //
 // # Safety
-// The pointers may be written.
+// The pointers must be writable.
 enum firn_violation firn_last_foreign_key(const char **table, const char **name, const char **text);
 
 // Message of the last call on this thread that failed; "" if there was none. Valid until the next
@@ -1503,7 +1521,7 @@ const char *firn_last_error(void);
 // them is not allowed, or if the change drops an index that a foreign key needs.
 //
 // # Safety
-// The change is live; `request` is valid as its description says.
+// The change must be live; `request` must be valid as its description says.
 enum firn_status firn_index_change_foreign_keys(struct firn_index_change *change,
                                                 const struct firn_foreign_key_request *request);
 
@@ -1511,7 +1529,7 @@ enum firn_status firn_index_change_foreign_keys(struct firn_index_change *change
 // refers to it.
 //
 // # Safety
-// The pointers are valid; `each` calls no function of the core.
+// The pointers must be valid; `each` must not call the core.
 enum firn_status firn_list_foreign_keys(const struct firn_db *db,
                                         const char *table_name,
                                         bool referencing,
@@ -1522,7 +1540,7 @@ enum firn_status firn_list_foreign_keys(const struct firn_db *db,
 // Whether a foreign key refers to the table. It takes constant time.
 //
 // # Safety
-// The table is live.
+// The table must be live.
 bool firn_is_referenced(const struct firn_table *table);
 
 // Whether the table has a foreign key that refers to the table itself and that the core checks:
@@ -1530,7 +1548,7 @@ bool firn_is_referenced(const struct firn_table *table);
 // been checked already.
 //
 // # Safety
-// The table is live.
+// The table must be live.
 bool firn_refers_to_itself(const struct firn_table *table);
 
 // Plans to give `table` the indexes of `definition`, which has the columns and the primary key of
@@ -1539,9 +1557,9 @@ bool firn_refers_to_itself(const struct firn_table *table);
 // secondary indexes would change.
 //
 // # Safety
-// The table is live; the pointers are valid for what they name, `from` for as many numbers as the
-// definition has indexes. The collator's callbacks and the handles of the definition's collations
-// stay valid until the change is freed.
+// The table must be live; the pointers must be valid for their types, `from` for as many numbers
+// as the definition has indexes. The collator's callbacks and the handles of the definition's
+// collations must stay valid until the change is freed.
 enum firn_status firn_index_change_new(const struct firn_table *table,
                                        const struct firn_table_def *definition,
                                        const uint32_t *from,
@@ -1553,8 +1571,8 @@ enum firn_status firn_index_change_new(const struct firn_table *table,
 // call of the session.
 //
 // # Safety
-// The handles are live, the session is this thread's; `record` is a record buffer of the table;
-// `progress` calls no function of the core.
+// The handles must be live, and only this thread may use the session; `record` must be a record
+// buffer of the table; `progress` must not call the core.
 enum firn_status firn_index_change_fill(struct firn_session *session,
                                         struct firn_index_change *change,
                                         firn_progress progress,
@@ -1567,20 +1585,20 @@ enum firn_status firn_index_change_fill(struct firn_session *session,
 // the value after `largest` if that is greater. `largest` is the largest value in any row.
 //
 // # Safety
-// The change is live.
+// The change must be live.
 enum firn_status firn_index_change_autoinc(struct firn_index_change *change,
                                            uint64_t next,
                                            uint64_t largest);
 
 // Commits the changes of several tables (the partitions of one table) at once, with the server's
 // new definition and version: atomic and durable. Open handles of the tables keep the old
-// definition, so the caller closes them. The call first waits until no transaction relies on the
-// tables' indexes for a foreign key, for at most `lock_timeout_us`. A kill of `session` ends the
-// wait. If `session` is NULL, the call fails at once where it would have to wait.
+// definition, so the caller must close them. The call first waits until no transaction relies on
+// the tables' indexes for a foreign key, for at most `lock_timeout_us`. A kill of `session` ends
+// the wait. If `session` is NULL, the call fails at once where it would have to wait.
 //
 // # Safety
-// The handles are live; `changes` has `count` different ones; the other pointers are valid for
-// what they name.
+// The handles must be live; `changes` must have `count` different ones; the other pointers must be
+// valid for their types.
 enum firn_status firn_index_change_commit(const struct firn_db *db,
                                           struct firn_index_change *const *changes,
                                           size_t count,
@@ -1595,7 +1613,7 @@ enum firn_status firn_index_change_commit(const struct firn_db *db,
 // Ends a change. If it was not committed, the entries of its new indexes become garbage.
 //
 // # Safety
-// `change` is NULL or from `firn_index_change_new`, and not used afterwards.
+// `change` must be NULL or from `firn_index_change_new`, and must not be used afterwards.
 void firn_index_change_free(struct firn_index_change *change);
 
 // Inserts a row. `FIRN_DUPLICATE` means that a unique index has the key already: `dup_index` is
@@ -1603,7 +1621,8 @@ void firn_index_change_free(struct firn_index_change *change);
 // written. `ref_out` (may be NULL) gets the eight bytes of a hidden key.
 //
 // # Safety
-// The handles are live, the session is this thread's; `record` is a record buffer of the table.
+// The handles must be live, and only this thread may use the session; `record` must be a record
+// buffer of the table.
 enum firn_status firn_insert(struct firn_session *session,
                              const struct firn_table *table,
                              const uint8_t *record,
@@ -1616,7 +1635,7 @@ enum firn_status firn_insert(struct firn_session *session,
 // equal. `FIRN_DUPLICATE` and `dup_index` are as for `firn_insert`.
 //
 // # Safety
-// Those of `firn_insert`, for both records.
+// The requirements are those of `firn_insert`, for both records.
 enum firn_status firn_update(struct firn_session *session,
                              const struct firn_table *table,
                              const uint8_t *old_record,
@@ -1629,7 +1648,7 @@ enum firn_status firn_update(struct firn_session *session,
 // hidden key, or NULL if the table has a primary key.
 //
 // # Safety
-// Those of `firn_insert`.
+// The requirements are those of `firn_insert`.
 enum firn_status firn_delete(struct firn_session *session,
                              const struct firn_table *table,
                              const uint8_t *record,
@@ -1642,7 +1661,8 @@ enum firn_status firn_delete(struct firn_session *session,
 // valid description of a collation. Only tests of the callbacks need this function.
 //
 // # Safety
-// All pointers are valid; `text` has `len` bytes, `out` has room for `capacity`.
+// All pointers must be valid; `text` must have `len` bytes, and `out` must have room for
+// `capacity`.
 size_t firn_text_key(const struct firn_collation *collation,
                      const struct firn_collator *collator,
                      const uint8_t *text,
@@ -1656,7 +1676,7 @@ size_t firn_text_key(const struct firn_collation *collation,
 // `number` names the session in reports.
 //
 // # Safety
-// `db` is open; `out` may be written.
+// `db` must be open; `out` must be writable.
 enum firn_status firn_session_new(const struct firn_db *db,
                                   void *host,
                                   uint64_t number,
@@ -1667,7 +1687,7 @@ enum firn_status firn_session_new(const struct firn_db *db,
 // is running, and none will be called with it.
 //
 // # Safety
-// `session` is NULL or from `firn_session_new`, and not used afterwards.
+// `session` must be NULL or from `firn_session_new`, and must not be used afterwards.
 void firn_session_free(struct firn_session *session);
 
 // Begins a transaction if none is active. Begins a statement if `statement_id` is new: sets the
@@ -1676,7 +1696,7 @@ void firn_session_free(struct firn_session *session);
 // its lock waits.
 //
 // # Safety
-// `session` is a live session of this thread.
+// `session` must be live and used by this thread alone.
 enum firn_status firn_begin_statement(struct firn_session *session,
                                       uint64_t statement_id,
                                       enum firn_isolation isolation,
@@ -1688,7 +1708,7 @@ enum firn_status firn_begin_statement(struct firn_session *session,
 // same state.
 //
 // # Safety
-// The handles are live, and the session belongs to this thread.
+// The handles must be live, and only this thread may use the session.
 enum firn_status firn_table_expect_changes(const struct firn_table *table,
                                            struct firn_session *session);
 
@@ -1696,7 +1716,7 @@ enum firn_status firn_table_expect_changes(const struct firn_table *table,
 // for a session that applies the changes of another server, in their order.
 //
 // # Safety
-// `session` is a live session of this thread.
+// `session` must be live and used by this thread alone.
 enum firn_status firn_lock_optimistic_tables(struct firn_session *session, bool on);
 
 // Clears the validation set of a transaction without writes, so that `firn_commit` cannot fail for
@@ -1704,26 +1724,26 @@ enum firn_status firn_lock_optimistic_tables(struct firn_session *session, bool 
 // nothing for a transaction with writes.
 //
 // # Safety
-// `session` is a live session of this thread.
+// `session` must be live and used by this thread alone.
 enum firn_status firn_forget_reads(struct firn_session *session);
 
 // Ends the statement and keeps its changes.
 //
 // # Safety
-// `session` is a live session of this thread.
+// `session` must be live and used by this thread alone.
 enum firn_status firn_end_statement(struct firn_session *session);
 
-// Rolls the statement's changes back; its locks stay.
+// Rolls back the statement's changes, and keeps its locks.
 //
 // # Safety
-// `session` is a live session of this thread.
+// `session` must be live and used by this thread alone.
 enum firn_status firn_rollback_statement(struct firn_session *session);
 
 // Fixes the snapshot of the transaction now. Call `firn_begin_statement` first, which begins the
 // transaction. Does nothing at READ COMMITTED, where every statement has a snapshot of its own.
 //
 // # Safety
-// `session` is a live session of this thread.
+// `session` must be live and used by this thread alone.
 enum firn_status firn_consistent_snapshot(struct firn_session *session);
 
 // Commits: makes the changes visible, releases the locks, and waits until the commit is as durable
@@ -1731,7 +1751,7 @@ enum firn_status firn_consistent_snapshot(struct firn_session *session);
 // does only the rest. Does nothing if no transaction is active.
 //
 // # Safety
-// `session` is a live session of this thread.
+// `session` must be live and used by this thread alone.
 enum firn_status firn_commit(struct firn_session *session);
 
 // Leaves the session's prepared transaction to the next start of the server, which decides its
@@ -1739,7 +1759,7 @@ enum firn_status firn_commit(struct firn_session *session);
 // locks.
 //
 // # Safety
-// `session` is a live session of this thread.
+// `session` must be live and used by this thread alone.
 enum firn_status firn_leave_prepared(struct firn_session *session);
 
 // First phase of a two-phase commit: on return the changes are in the log under the xid, as
@@ -1747,7 +1767,8 @@ enum firn_status firn_leave_prepared(struct firn_session *session);
 // until then, DDL is refused for the tables that the transaction has changed.
 //
 // # Safety
-// `session` is a live session of this thread; pointers are valid for what they name.
+// `session` must be live and used by this thread alone; the pointers must be valid for their
+// types.
 enum firn_status firn_prepare(struct firn_session *session,
                               const uint8_t *xid,
                               size_t xid_len,
@@ -1757,7 +1778,8 @@ enum firn_status firn_prepare(struct firn_session *session,
 // `binlog_pos` are the position of the commit in the binary log; the file may be NULL.
 //
 // # Safety
-// `session` is a live session of this thread; pointers are valid for what they name.
+// `session` must be live and used by this thread alone; the pointers must be valid for their
+// types.
 enum firn_status firn_commit_ordered(struct firn_session *session,
                                      const char *binlog_file,
                                      uint64_t binlog_pos);
@@ -1765,20 +1787,22 @@ enum firn_status firn_commit_ordered(struct firn_session *session,
 // Rolls back all changes and releases the locks.
 //
 // # Safety
-// `session` is a live session of this thread.
+// `session` must be live and used by this thread alone.
 enum firn_status firn_rollback(struct firn_session *session);
 
-// Sets a savepoint and writes its number to `mark`. It is valid until the transaction ends.
+// Sets a savepoint and writes its number to `mark`. The savepoint is valid until the transaction
+// ends.
 //
 // # Safety
-// `session` is a live session of this thread; pointers are valid for what they name.
+// `session` must be live and used by this thread alone; the pointers must be valid for their
+// types.
 enum firn_status firn_savepoint(struct firn_session *session, uint64_t *mark);
 
 // Rolls back all writes after the savepoint. Locks are kept, except those of keys that only these
 // writes have locked.
 //
 // # Safety
-// `session` is a live session of this thread.
+// `session` must be live and used by this thread alone.
 enum firn_status firn_rollback_to_savepoint(struct firn_session *session, uint64_t mark);
 
 // Whether DDL on a table that the transaction has used could harm the transaction after a rollback
@@ -1786,27 +1810,27 @@ enum firn_status firn_rollback_to_savepoint(struct firn_session *session, uint64
 // or validates its reads when it commits.
 //
 // # Safety
-// `session` is a live session of this thread.
+// `session` must be live and used by this thread alone.
 bool firn_depends_on_tables(const struct firn_session *session);
 
 // Ends the session's lock wait. If the session waits for no lock now, its next lock wait fails.
 // May be called from any thread.
 //
 // # Safety
-// `session` is a live session.
+// `session` must be live.
 void firn_kill(const struct firn_session *session);
 
 // Forgets a kill that was meant for a statement that has ended.
 //
 // # Safety
-// `session` is a live session of this thread.
+// `session` must be live and used by this thread alone.
 void firn_clear_kill(struct firn_session *session);
 
 // Reads the statistics of a table. With `size_only` it leaves out what the optimizer does not need
 // in a statement: `index_stored_bytes`, `free_bytes` and `create_time_s` are 0.
 //
 // # Safety
-// The table is live, `out` may be written.
+// The table must be live, and `out` must be writable.
 enum firn_status firn_table_statistics(const struct firn_table *table,
                                        bool size_only,
                                        struct firn_table_stats *out);
@@ -1816,7 +1840,7 @@ enum firn_status firn_table_statistics(const struct firn_table *table,
 // includes it at the upper end.
 //
 // # Safety
-// The table is live; keys have the lengths given.
+// The table must be live; the keys must have the lengths given.
 uint64_t firn_records_in_range(const struct firn_table *table,
                                uint32_t index,
                                const uint8_t *min_key,
@@ -1826,11 +1850,12 @@ uint64_t firn_records_in_range(const struct firn_table *table,
                                uint32_t max_len,
                                uint32_t max_flag);
 
-// Writes the mean number of rows with the same value in the first 1, 2, … declared parts of an
-// index, at most `parts` numbers. Reads a few dozen blocks of the index at most.
+// Writes for n = 1, 2 and so on the mean number of rows that agree in the first n key parts of an
+// index, at most `parts` numbers. Only the key parts that the definition of the index names count.
+// Reads a few dozen blocks of the index at most.
 //
 // # Safety
-// The table is live, `rows_per_key` has room for `parts` numbers.
+// The table must be live, and `rows_per_key` must have room for `parts` numbers.
 enum firn_status firn_index_statistics(const struct firn_table *table,
                                        uint32_t index,
                                        double *rows_per_key,
@@ -1839,13 +1864,13 @@ enum firn_status firn_index_statistics(const struct firn_table *table,
 // Reads the counters.
 //
 // # Safety
-// `db` is open, `out` may be written.
+// `db` must be open, and `out` must be writable.
 enum firn_status firn_read_counters(const struct firn_db *db, struct firn_counters *out);
 
 // Passes the text of SHOW ENGINE FIRN STATUS to `emit`.
 //
 // # Safety
-// `db` is open; `emit` calls no function of the core.
+// `db` must be open; `emit` must not call the core.
 enum firn_status firn_status_text(const struct firn_db *db,
                                   void (*emit)(void *context, const char *text, size_t len),
                                   void *context);
@@ -1853,7 +1878,7 @@ enum firn_status firn_status_text(const struct firn_db *db,
 // Calls `each` for every index of every table.
 //
 // # Safety
-// `db` is open; `each` calls no function of the core.
+// `db` must be open; `each` must not call the core.
 enum firn_status firn_list_indexes(const struct firn_db *db,
                                    void (*each)(void *context, const struct firn_index_info *info),
                                    void *context);
@@ -1861,7 +1886,7 @@ enum firn_status firn_list_indexes(const struct firn_db *db,
 // Calls `each` for every level.
 //
 // # Safety
-// `db` is open; `each` calls no function of the core.
+// `db` must be open; `each` must not call the core.
 enum firn_status firn_list_levels(const struct firn_db *db,
                                   void (*each)(void *context, const struct firn_level_info *info),
                                   void *context);
@@ -1869,7 +1894,7 @@ enum firn_status firn_list_levels(const struct firn_db *db,
 // Calls `each` for every index of every table.
 //
 // # Safety
-// `db` is open; `each` calls no function of the core.
+// `db` must be open; `each` must not call the core.
 enum firn_status firn_list_index_details(const struct firn_db *db,
                                          void (*each)(void *context,
                                                       const struct firn_index_detail *info),
@@ -1878,7 +1903,7 @@ enum firn_status firn_list_index_details(const struct firn_db *db,
 // Calls `each` for every table file.
 //
 // # Safety
-// `db` is open; `each` calls no function of the core.
+// `db` must be open; `each` must not call the core.
 enum firn_status firn_list_files(const struct firn_db *db,
                                  void (*each)(void *context, const struct firn_file_info *info),
                                  void *context);
@@ -1886,7 +1911,7 @@ enum firn_status firn_list_files(const struct firn_db *db,
 // Calls `each` for the last 200 flushes and compactions, oldest first.
 //
 // # Safety
-// `db` is open; `each` calls no function of the core.
+// `db` must be open; `each` must not call the core.
 enum firn_status firn_list_jobs(const struct firn_db *db,
                                 void (*each)(void *context, const struct firn_job_info *info),
                                 void *context);
@@ -1894,7 +1919,7 @@ enum firn_status firn_list_jobs(const struct firn_db *db,
 // Calls `each` for every reason for which writers are delayed.
 //
 // # Safety
-// `db` is open; `each` calls no function of the core.
+// `db` must be open; `each` must not call the core.
 enum firn_status firn_list_stalls(const struct firn_db *db,
                                   void (*each)(void *context, const struct firn_named_pair *info),
                                   void *context);
@@ -1902,13 +1927,13 @@ enum firn_status firn_list_stalls(const struct firn_db *db,
 // Calls `each` for every user of memory, and for `total`.
 //
 // # Safety
-// `db` is open; `each` calls no function of the core.
+// `db` must be open; `each` must not call the core.
 enum firn_status firn_list_memory(const struct firn_db *db,
                                   void (*each)(void *context, const struct firn_named_pair *info),
                                   void *context);
 
-// Returns the reads of the calling thread since it began. The difference of two answers is the
-// reads of the calls between them.
+// Returns the counts of the reads that the calling thread has made since it began. The difference
+// of two such results counts the reads between the two calls.
 struct firn_reads firn_thread_reads(void);
 
 // Opens a table, which the server defines as `definition`. `FIRN_DEFINITION_DIFFERS` if this
@@ -1916,7 +1941,7 @@ struct firn_reads firn_thread_reads(void);
 // error names the remedy.
 //
 // # Safety
-// The pointers are valid for what they name.
+// The pointers must be valid for their types.
 enum firn_status firn_table_open(const struct firn_db *db,
                                  const char *table_name,
                                  const struct firn_table_def *definition,
@@ -1925,7 +1950,7 @@ enum firn_status firn_table_open(const struct firn_db *db,
 // Whether the table is a temporary one, which only one session uses.
 //
 // # Safety
-// The table is live.
+// The table must be live.
 bool firn_table_is_temporary(const struct firn_table *table);
 
 // Describes how the definition given at open differs from the stored one, although rows and keys
@@ -1933,21 +1958,21 @@ bool firn_table_is_temporary(const struct firn_table *table);
 // valid until the table is closed.
 //
 // # Safety
-// The table is live.
+// The table must be live.
 const char *firn_table_warning(const struct firn_table *table);
 
 // Whether the table is optimistic: transactions lock nothing in it, and a commit fails if another
 // transaction has changed rows on which it depends.
 //
 // # Safety
-// The table is live.
+// The table must be live.
 bool firn_table_is_optimistic(const struct firn_table *table);
 
 // Closes a table.
 //
 // # Safety
-// `table` is NULL or from `firn_table_open`, and not used afterwards. Its open cursors may still
-// be used.
+// `table` must be NULL or from `firn_table_open`, and must not be used afterwards. Its open
+// cursors may still be used.
 void firn_table_close(struct firn_table *table);
 
 // Refuses to let the caller copy a table that a prepared transaction has changed: the copy would
@@ -1955,16 +1980,17 @@ void firn_table_close(struct firn_table *table);
 // transaction.
 //
 // # Safety
-// The table is live.
+// The table must be live.
 enum firn_status firn_refuse_prepared_changes(const struct firn_table *table);
 
 // Checks a table: checksums of its files, and that rows and index entries match. With `extended`,
-// each row and each entry is looked up; without it, only those of an index whose entries do not
-// match the rows. `problem` is called for each problem found; the status is then
-// `FIRN_CORRUPTION`.
+// looks up each row and each entry; without `extended`, only the rows and entries of an index
+// whose entries do not match the rows. `problem` is called for each problem found; the status is
+// then `FIRN_CORRUPTION`.
 //
 // # Safety
-// The handles are live, the session is this thread's; `problem` calls no function of the core.
+// The handles must be live, and only this thread may use the session; `problem` must not call the
+// core.
 enum firn_status firn_check_table(struct firn_session *session,
                                   const struct firn_table *table,
                                   bool extended,
@@ -1978,7 +2004,7 @@ enum firn_status firn_check_table(struct firn_session *session,
 // effect.
 //
 // # Safety
-// The handles are live; `progress` calls no function of the core.
+// The handles must be live; `progress` must not call the core.
 enum firn_status firn_optimize_table(const struct firn_table *table,
                                      firn_progress progress,
                                      void *context);
@@ -1986,7 +2012,7 @@ enum firn_status firn_optimize_table(const struct firn_table *table,
 // Calls `each` for every open transaction of a session.
 //
 // # Safety
-// `db` is open; `each` does not come back into the core.
+// `db` must be open; `each` must not call the core.
 enum firn_status firn_list_transactions(const struct firn_db *db,
                                         void (*each)(void *context, const struct firn_trx_info *info),
                                         void *context);
@@ -1996,7 +2022,7 @@ enum firn_status firn_list_transactions(const struct firn_db *db,
 // waits.
 //
 // # Safety
-// `db` is open; `each` does not come back into the core.
+// `db` must be open; `each` must not call the core.
 enum firn_status firn_list_locks(const struct firn_db *db,
                                  bool waits,
                                  LockCallback each,
@@ -2005,7 +2031,7 @@ enum firn_status firn_list_locks(const struct firn_db *db,
 // Calls `each` for every transaction of the last ten deadlocks, the oldest deadlock first.
 //
 // # Safety
-// `db` is open; `each` does not come back into the core.
+// `db` must be open; `each` must not call the core.
 enum firn_status firn_list_deadlocks(const struct firn_db *db,
                                      void (*each)(void *context,
                                                   const struct firn_deadlock_info *info),

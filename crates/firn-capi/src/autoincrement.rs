@@ -8,7 +8,7 @@ use crate::table::firn_table;
 /// value, `reserved` to the number of values. `FIRN_AUTOINC_EXHAUSTED` if no value is left.
 ///
 /// # Safety
-/// The table is live, the pointers may be written.
+/// The table must be live, and the pointers must be writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_autoinc_reserve(
     table: *const firn_table,
@@ -19,7 +19,8 @@ pub unsafe extern "C" fn firn_autoinc_reserve(
     reserved: *mut u64,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let table = unsafe { firn_table::get(table) }?;
         let count = count.max(1);
         let value = table.reserve_autoincrement(offset, increment, count);
@@ -37,7 +38,7 @@ pub unsafe extern "C" fn firn_autoinc_reserve(
 /// after a restart.
 ///
 /// # Safety
-/// The handles are live, the session is this thread's.
+/// The handles must be live, and only this thread may use the session.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_autoinc_raise(
     session: *mut firn_session,
@@ -46,7 +47,7 @@ pub unsafe extern "C" fn firn_autoinc_raise(
 ) {
     guard(|| {
         // SAFETY: both handles are live, and this thread alone uses the session, so the borrow of
-        // it is unique.
+        // the session is unique.
         let (session, whole) = unsafe { (session_mut(session)?, firn_table::whole(table)?) };
         match bulk_position(session, &whole.table) {
             Some(at) => session.bulks[at].use_autoincrement(used),
@@ -62,11 +63,12 @@ pub unsafe extern "C" fn firn_autoinc_raise(
 /// The smallest AUTO_INCREMENT value that the next row can get; 0 if `table` is NULL.
 ///
 /// # Safety
-/// The table is live.
+/// The table must be live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_autoinc_next_value(table: *const firn_table) -> u64 {
     guard_value(0, || {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         unsafe { firn_table::get(table) }.map_or(0, |t| t.next_autoincrement())
     })
 }
@@ -76,7 +78,7 @@ pub unsafe extern "C" fn firn_autoinc_next_value(table: *const firn_table) -> u6
 /// meanwhile.
 ///
 /// # Safety
-/// The table is live.
+/// The table must be live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_autoinc_set(
     table: *const firn_table,
@@ -84,7 +86,8 @@ pub unsafe extern "C" fn firn_autoinc_set(
     largest: u64,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let whole = unsafe { firn_table::whole(table) }?;
         let cx = whole.db().context();
         Ok(whole.table.set_autoincrement(next, largest, cx)?)

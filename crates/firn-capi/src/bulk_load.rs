@@ -17,19 +17,20 @@ use firn::table::{BulkLoad, WriteFlags};
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// Flag of `firn_bulk_insert`, the same for all rows of a load. With it, each call reports whether
-/// its row is a duplicate, and the load goes on without that row. Otherwise a duplicate may be
-/// found only by a later call and ends the load; `firn_bulk_duplicate` then returns its row.
+/// Flag of `firn_bulk_insert`. All rows of a load must have the same flag. With it, each call
+/// reports whether its row is a duplicate, and the load goes on without that row. Otherwise a
+/// duplicate may be found only by a later call and ends the load; `firn_bulk_duplicate` then
+/// returns its row.
 pub const FIRN_BULK_ONE_BY_ONE: u32 = 2;
 
 /// Inserts a row into the target of a copying ALTER: nobody else sees the table until
 /// `firn_bulk_end`. `flags` are `FIRN_BULK_ONE_BY_ONE`, `FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK` and
 /// `FIRN_WRITE_NO_FOREIGN_KEYS`. The call checks the table's foreign keys, except those that the
-/// table to replace has too: its rows have been checked already. The other arguments are those of
-/// `firn_insert`.
+/// table to replace has too, because the rows of that table have been checked already. The other
+/// arguments are those of `firn_insert`.
 ///
 /// # Safety
-/// Those of `firn_insert`.
+/// The requirements are those of `firn_insert`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_bulk_insert(
     session: *mut firn_session,
@@ -88,12 +89,13 @@ fn load_of<'a>(
     Ok(&mut session.bulks[at])
 }
 
-/// Ends a load: all its rows are durable, and visible to snapshots that are taken from now on. If
-/// the call fails, call `firn_bulk_abort`. One such failure is `FIRN_DUPLICATE`: two rows of the
-/// load have the same key in index `dup_index`.
+/// Ends a load. On return all its rows are durable, and visible to snapshots that are taken from
+/// now on. If the call fails, call `firn_bulk_abort`. One such failure is `FIRN_DUPLICATE`: two
+/// rows of the load have the same key in index `dup_index`.
 ///
 /// # Safety
-/// The handles are live, the session is this thread's; `progress` calls no function of the core.
+/// The handles must be live, and only this thread may use the session; `progress` must not call the
+/// core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_bulk_end(
     session: *mut firn_session,
@@ -104,12 +106,12 @@ pub unsafe extern "C" fn firn_bulk_end(
 ) -> firn_status {
     guard(|| {
         // SAFETY: both handles are live, and this thread alone uses the session, so the borrow of
-        // it is unique.
+        // the session is unique.
         let (session, table) = unsafe { (session_mut(session)?, firn_table::get(table)?) };
         let Some(at) = bulk_position(session, table) else {
             return Ok(());
         };
-        // SAFETY: callback and context are the host's and stay valid during the call.
+        // SAFETY: the host keeps callback and context valid during the call.
         let mut report = unsafe { reporter(progress, context, "the load was interrupted") };
         let written = session.bulks[at].finish(&mut report)?;
         // SAFETY: the caller promises that `dup_index` is NULL or may be written.
@@ -119,11 +121,12 @@ pub unsafe extern "C" fn firn_bulk_end(
     })
 }
 
-/// Writes a duplicate row to `record`, after a load has ended because two of its rows have the same
-/// key: the second of the two. The row's blobs stay valid until the next call.
+/// After a load has ended because two of its rows have the same key, writes the second of these
+/// rows to `record`. The row's blobs stay valid until the next call.
 ///
 /// # Safety
-/// The handles are live, the session is this thread's; `record` is a record buffer of the table.
+/// The handles must be live, and only this thread may use the session; `record` must be a record
+/// buffer of the table.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_bulk_duplicate(
     session: *mut firn_session,
@@ -132,7 +135,7 @@ pub unsafe extern "C" fn firn_bulk_duplicate(
 ) -> firn_status {
     guard(|| {
         // SAFETY: both handles are live, and this thread alone uses the session, so the borrow of
-        // it is unique.
+        // the session is unique.
         let (session, table) = unsafe { (session_mut(session)?, firn_table::get(table)?) };
         let at = bulk_position(session, table).ok_or_else(|| Error::invalid("no load"))?;
         if record.is_null() {
@@ -144,10 +147,10 @@ pub unsafe extern "C" fn firn_bulk_duplicate(
     })
 }
 
-/// Gives up a load. The caller drops the table next.
+/// Gives up a load. The caller must then drop the table.
 ///
 /// # Safety
-/// The session is live and this thread's.
+/// The session must be live and used by this thread alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_bulk_abort(
     session: *mut firn_session,
@@ -155,7 +158,7 @@ pub unsafe extern "C" fn firn_bulk_abort(
 ) -> firn_status {
     guard(|| {
         // SAFETY: both handles are live, and this thread alone uses the session, so the borrow of
-        // it is unique.
+        // the session is unique.
         let (session, table) = unsafe { (session_mut(session)?, firn_table::get(table)?) };
         if let Some(at) = bulk_position(session, table) {
             session.bulks.swap_remove(at);

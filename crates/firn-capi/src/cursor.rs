@@ -73,7 +73,7 @@ fn index_number(index: u32) -> Option<usize> {
 }
 
 /// # Safety
-/// `cursor` is live and this thread's.
+/// `cursor` must be live and used by this thread alone.
 pub(crate) unsafe fn cursor_mut<'a>(
     cursor: *mut firn_cursor,
 ) -> Result<&'a mut firn_cursor, CallOutcome> {
@@ -86,8 +86,8 @@ pub(crate) unsafe fn cursor_mut<'a>(
 /// the clustered index if the primary key is hidden.
 ///
 /// # Safety
-/// The handles are live, `out` may be written. `session` stays valid until the cursor is closed,
-/// parked or reset.
+/// The handles must be live, `out` must be writable, and `session` must stay valid until the cursor
+/// is closed, parked or reset.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_cursor_open(
     session: *mut firn_session,
@@ -98,7 +98,8 @@ pub unsafe extern "C" fn firn_cursor_open(
     out: *mut *mut firn_cursor,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let whole = unsafe { firn_table::whole(table) }?;
         let table = &whole.table;
         let mut cursor = Cursor::new(Arc::clone(table));
@@ -124,7 +125,7 @@ pub unsafe extern "C" fn firn_cursor_open(
 /// Points a cursor at another index, session or mode, so that no new cursor need be allocated.
 ///
 /// # Safety
-/// As for `firn_cursor_open`.
+/// The requirements are those of `firn_cursor_open`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_cursor_reset(
     cursor: *mut firn_cursor,
@@ -151,7 +152,7 @@ pub unsafe extern "C" fn firn_cursor_reset(
 /// cursor keeps its memory and the last key.
 ///
 /// # Safety
-/// `cursor` is live and this thread's.
+/// `cursor` must be live and used by this thread alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_cursor_park(cursor: *mut firn_cursor) {
     guard_value((), || {
@@ -168,7 +169,7 @@ pub unsafe extern "C" fn firn_cursor_park(cursor: *mut firn_cursor) {
 /// at the read point of the new statement.
 ///
 /// # Safety
-/// As for `firn_cursor_open`.
+/// The requirements are those of `firn_cursor_open`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_cursor_resume(
     cursor: *mut firn_cursor,
@@ -192,7 +193,7 @@ pub unsafe extern "C" fn firn_cursor_resume(
 /// Closes a cursor.
 ///
 /// # Safety
-/// `cursor` is NULL or live, and not used afterwards.
+/// `cursor` must be NULL or live, and must not be used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_cursor_close(cursor: *mut firn_cursor) {
     // SAFETY: the handle came from `boxed`, and the host passes it here once, as its last use.
@@ -230,8 +231,8 @@ impl firn_partial_column {
 /// writes such a BLOB passes both records to `firn_update` without the BLOB's bytes.
 ///
 /// # Safety
-/// `cursor` is live and this thread's. `bitmap` is NULL or has a bit for each column; `parts` has
-/// `part_count` elements.
+/// `cursor` must be live and used by this thread alone. `bitmap` must be NULL or have a bit for
+/// each column; `parts` must have `part_count` elements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_cursor_columns(
     cursor: *mut firn_cursor,
@@ -267,7 +268,7 @@ pub unsafe extern "C" fn firn_cursor_columns(
 /// key removes the end.
 ///
 /// # Safety
-/// `cursor` is live and this thread's; `key` is NULL or has `key_len` bytes.
+/// `cursor` must be live and used by this thread alone; `key` must be NULL or have `key_len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_cursor_end_range(
     cursor: *mut firn_cursor,
@@ -294,7 +295,8 @@ pub unsafe extern "C" fn firn_cursor_end_range(
 /// waits. An image of no bytes stands for the whole index.
 ///
 /// # Safety
-/// The cursor and its session are live and this thread's; the key image has the length given.
+/// The cursor and its session must be live and used by this thread alone; the key image must have
+/// the length given.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_cursor_lock_key_prefix(
     cursor: *mut firn_cursor,
@@ -305,7 +307,7 @@ pub unsafe extern "C" fn firn_cursor_lock_key_prefix(
         // SAFETY: the cursor is NULL or live, and this thread alone uses it, so the borrow is
         // unique.
         let cursor = unsafe { cursor_mut(cursor) }?;
-        // SAFETY: the session is live and this thread's, and no other borrow of it exists.
+        // SAFETY: the session is live, only this thread uses it, and no other borrow of it exists.
         let session = unsafe { session_mut(cursor.session) }?;
         // SAFETY: pointer and length describe a key image that stays unchanged during the call.
         let key = unsafe { key_image(key, key_len) }.unwrap_or(KeyImage::image(&[]));
@@ -329,7 +331,7 @@ pub(crate) fn seek_mode(find_flag: u32) -> Result<SeekMode, Error> {
 }
 
 /// # Safety
-/// `key` is NULL or has `len` bytes.
+/// `key` must be NULL or have `len` bytes.
 pub(crate) unsafe fn key_image<'a>(key: *const u8, len: u32) -> Option<KeyImage<'a>> {
     // SAFETY: pointer and length describe memory that the host keeps unchanged during the call.
     (!key.is_null())
@@ -339,7 +341,7 @@ pub(crate) unsafe fn key_image<'a>(key: *const u8, len: u32) -> Option<KeyImage<
 /// Writes the eight bytes of the hidden key of the row last read.
 ///
 /// # Safety
-/// `cursor` is live and this thread's; `out` has room for eight bytes.
+/// `cursor` must be live and used by this thread alone; `out` must have room for eight bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_cursor_ref(cursor: *mut firn_cursor, out: *mut u8) -> firn_status {
     guard(|| {
@@ -355,11 +357,11 @@ pub unsafe extern "C" fn firn_cursor_ref(cursor: *mut firn_cursor, out: *mut u8)
 
 /// Turns semi-consistent reading on or off. When it is on, a locking scan of the clustered index
 /// does not wait at a row that another transaction has locked, but returns the row's last committed
-/// version. If that version matches, the caller makes the next move or the same seek: it waits for
-/// the lock and returns the row again, locked.
+/// version. If that version matches the statement's condition, the caller makes the next move or
+/// repeats the seek: this call waits for the lock and returns the row again, locked.
 ///
 /// # Safety
-/// `cursor` is live and this thread's.
+/// `cursor` must be live and used by this thread alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_cursor_set_semi_consistent(
     cursor: *mut firn_cursor,
@@ -378,7 +380,7 @@ pub unsafe extern "C" fn firn_cursor_set_semi_consistent(
 /// Whether the row last read was returned without its lock, by semi-consistent reading.
 ///
 /// # Safety
-/// `cursor` is live and this thread's.
+/// `cursor` must be live and used by this thread alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_cursor_was_semi_consistent(cursor: *mut firn_cursor) -> bool {
     guard_value(false, || {
@@ -390,7 +392,7 @@ pub unsafe extern "C" fn firn_cursor_was_semi_consistent(cursor: *mut firn_curso
 /// Releases the lock of the row last read, if reading it took the lock.
 ///
 /// # Safety
-/// `cursor` is live and this thread's, its session too.
+/// `cursor` and its session must be live and used by this thread alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_cursor_unlock_row(cursor: *mut firn_cursor) -> firn_status {
     guard(|| {
@@ -410,7 +412,7 @@ pub unsafe extern "C" fn firn_cursor_unlock_row(cursor: *mut firn_cursor) -> fir
 /// does not depend on the row. Locks stay.
 ///
 /// # Safety
-/// `cursor` is live and this thread's, its session too.
+/// `cursor` and its session must be live and used by this thread alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_cursor_forget_row(cursor: *mut firn_cursor) -> firn_status {
     guard(|| {

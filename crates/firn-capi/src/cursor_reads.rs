@@ -11,7 +11,8 @@ use firn_status::{FIRN_END, FIRN_NO_ROW};
 /// Runs a move of the cursor. Returns the status `nothing` if the move finds no row.
 ///
 /// # Safety
-/// The cursor is live and this thread's, its session too; `record` has the table's record length.
+/// The cursor and its session must be live and used by this thread alone; `record` must have the
+/// table's record length.
 unsafe fn read(
     cursor: *mut firn_cursor,
     record: *mut u8,
@@ -41,8 +42,8 @@ unsafe fn read(
 /// and reads its row. A NULL key means the first entry.
 ///
 /// # Safety
-/// The cursor and its session are live and this thread's; `record` has the table's record length;
-/// the key image has the length given.
+/// The cursor and its session must be live and used by this thread alone; `record` must have the
+/// table's record length; the key image must have the length given.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_cursor_seek(
     cursor: *mut firn_cursor,
@@ -68,7 +69,8 @@ pub unsafe extern "C" fn firn_cursor_seek(
 /// Reads the row of the first entry.
 ///
 /// # Safety
-/// The cursor and its session are live and this thread's; `record` has the table's record length.
+/// The cursor and its session must be live and used by this thread alone; `record` must have the
+/// table's record length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_cursor_first(
     cursor: *mut firn_cursor,
@@ -81,7 +83,8 @@ pub unsafe extern "C" fn firn_cursor_first(
 /// Reads the row of the last entry.
 ///
 /// # Safety
-/// The cursor and its session are live and this thread's; `record` has the table's record length.
+/// The cursor and its session must be live and used by this thread alone; `record` must have the
+/// table's record length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_cursor_last(
     cursor: *mut firn_cursor,
@@ -94,13 +97,15 @@ pub unsafe extern "C" fn firn_cursor_last(
 /// Reads the row of the next entry.
 ///
 /// # Safety
-/// The cursor and its session are live and this thread's; `record` has the table's record length.
+/// The cursor and its session must be live and used by this thread alone; `record` must have the
+/// table's record length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_cursor_next(
     cursor: *mut firn_cursor,
     record: *mut u8,
 ) -> firn_status {
-    // SAFETY: NULL, or a live handle that this thread alone uses, so the borrow is unique.
+    // SAFETY: the pointer is NULL or a live handle that this thread alone uses, so the borrow is
+    // unique.
     let plain = unsafe { cursor.as_mut() }.filter(|cursor| cursor.cursor.can_skip_keys());
     if let Some(plain) = plain
         && !record.is_null()
@@ -116,7 +121,8 @@ pub unsafe extern "C" fn firn_cursor_next(
 /// Reads the row of the previous entry.
 ///
 /// # Safety
-/// The cursor and its session are live and this thread's; `record` has the table's record length.
+/// The cursor and its session must be live and used by this thread alone; `record` must have the
+/// table's record length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_cursor_prev(
     cursor: *mut firn_cursor,
@@ -129,8 +135,8 @@ pub unsafe extern "C" fn firn_cursor_prev(
 /// Reads the row of the next entry if its key starts with the key image.
 ///
 /// # Safety
-/// The cursor and its session are live and this thread's; `record` has the table's record length;
-/// the key image has the length given.
+/// The cursor and its session must be live and used by this thread alone; `record` must have the
+/// table's record length; the key image must have the length given.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_cursor_next_same(
     cursor: *mut firn_cursor,
@@ -155,8 +161,8 @@ pub unsafe extern "C" fn firn_cursor_next_same(
 /// Reads the row that has this key in a unique index, without a scan. The key image has all parts.
 ///
 /// # Safety
-/// The cursor and its session are live and this thread's; `record` has the table's record length;
-/// the key image has the length given.
+/// The cursor and its session must be live and used by this thread alone; `record` must have the
+/// table's record length; the key image must have the length given.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_cursor_get(
     cursor: *mut firn_cursor,
@@ -178,12 +184,12 @@ pub unsafe extern "C" fn firn_cursor_get(
     }
 }
 
-/// Reads the row of a row reference: the key image of the primary key, or the eight bytes of
-/// `firn_cursor_ref` if the primary key is hidden.
+/// Reads the row that a row reference identifies. The reference is the key image of the primary
+/// key, or the eight bytes of `firn_cursor_ref` if the primary key is hidden.
 ///
 /// # Safety
-/// The cursor and its session are live and this thread's; `record` has the table's record length;
-/// the key image has the length given.
+/// The cursor and its session must be live and used by this thread alone; `record` must have the
+/// table's record length; the key image must have the length given.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_cursor_get_ref(
     cursor: *mut firn_cursor,

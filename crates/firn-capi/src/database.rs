@@ -31,25 +31,28 @@ impl firn_db {
     }
 
     /// # Safety
-    /// `db` is NULL or from `firn_open`, and not closed.
+    /// `db` must be NULL or from `firn_open`, and must not be closed.
     pub(crate) unsafe fn get<'a>(db: *const firn_db) -> Result<&'a Arc<Db>, CallOutcome> {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         Ok(&unsafe { Self::whole(db) }?.db)
     }
 
     /// # Safety
-    /// As for [`Self::get`].
+    /// The requirements are those of [`Self::get`].
     pub(crate) unsafe fn temporary<'a>(
         db: *const firn_db,
     ) -> Result<&'a TemporaryTables, CallOutcome> {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         Ok(&unsafe { Self::whole(db) }?.temporary)
     }
 
     /// # Safety
-    /// As for [`Self::get`].
+    /// The requirements are those of [`Self::get`].
     unsafe fn whole<'a>(db: *const firn_db) -> Result<&'a Self, CallOutcome> {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         unsafe { db.as_ref() }.ok_or_else(|| Error::invalid("no database").into())
     }
 }
@@ -156,7 +159,7 @@ fn options(
 /// `firn_recover`.
 ///
 /// # Safety
-/// The pointers are valid; the callbacks of `host` stay valid until `firn_close`.
+/// The pointers must be valid; the callbacks of `host` must stay valid until `firn_close`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_open(
     config: *const firn_config,
@@ -192,8 +195,8 @@ pub unsafe extern "C" fn firn_open(
         db.catalog()
             .set_virtual_columns(Arc::new(HostVirtualColumns::new(host)));
         if let Err(error) = db.resolve_in_doubt(&start) {
-            // Close the database to end its threads. Return the error of the recovery and not one
-            // of this close: it says why the database does not open.
+            // Close the database to end its threads. Return the recovery's error, which says why
+            // the database does not open, and not an error of this close.
             let _ = db.close();
             return Err(error.into());
         }
@@ -209,8 +212,8 @@ pub unsafe extern "C" fn firn_open(
 /// library must stay loaded.
 ///
 /// # Safety
-/// `db` is from `firn_open`, and not used afterwards; neither are its sessions, tables, cursors.
-/// `thread_left` is NULL or may be written.
+/// `db` must be from `firn_open`. Neither `db` nor its sessions, tables and cursors may be used
+/// afterwards. `thread_left` must be NULL or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_close(db: *mut firn_db, thread_left: *mut bool) -> firn_status {
     guard(|| {
@@ -231,10 +234,11 @@ pub unsafe extern "C" fn firn_close(db: *mut firn_db, thread_left: *mut bool) ->
 /// Makes everything committed so far durable.
 ///
 /// # Safety
-/// `db` is open.
+/// `db` must be open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_sync_log(db: *const firn_db) -> firn_status {
-    // SAFETY: the handle is live: the host frees it only after its last call with it.
+    // SAFETY: the handle is live: the host frees a handle only after the last call with that
+    // handle.
     guard(|| Ok(unsafe { firn_db::get(db) }?.sync_log()?))
 }
 
@@ -242,7 +246,7 @@ pub unsafe extern "C" fn firn_sync_log(db: *const firn_db) -> firn_status {
 /// With `flush` the memtables are flushed first. The checkpoint is durable on return.
 ///
 /// # Safety
-/// `db` is open; `target` is a string.
+/// `db` must be open; `target` must be a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_checkpoint(
     db: *const firn_db,
@@ -250,8 +254,8 @@ pub unsafe extern "C" fn firn_checkpoint(
     flush: bool,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it; the
-        // strings end with a NUL byte and stay valid during the call.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle; the strings end with a NUL byte and stay valid during the call.
         let (db, target) = unsafe { (firn_db::get(db)?, name(target)?) };
         db.checkpoint(Path::new(target), flush)?;
         Ok(())
@@ -263,7 +267,7 @@ pub unsafe extern "C" fn firn_checkpoint(
 /// a position in the binary log. Without a log archive the call does nothing.
 ///
 /// # Safety
-/// `db` is open; `file` is a string.
+/// `db` must be open; `file` must be a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_note_binlog_position(
     db: *const firn_db,
@@ -271,8 +275,8 @@ pub unsafe extern "C" fn firn_note_binlog_position(
     position: u64,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it; the
-        // strings end with a NUL byte and stay valid during the call.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle; the strings end with a NUL byte and stay valid during the call.
         let (db, file) = unsafe { (firn_db::get(db)?, name(file)?) };
         db.note_binlog_position(OwnedBinlogPosition {
             name: file.as_bytes().to_vec(),
@@ -287,15 +291,15 @@ pub unsafe extern "C" fn firn_note_binlog_position(
 /// prepared, and whenever the server has begun another file.
 ///
 /// # Safety
-/// `db` is open; `file` is NULL or a string.
+/// `db` must be open; `file` must be NULL or a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_note_server_run(
     db: *const firn_db,
     file: *const c_char,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it; the
-        // strings end with a NUL byte and stay valid during the call.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle; the strings end with a NUL byte and stay valid during the call.
         let (db, file) = unsafe { (firn_db::get(db)?, path(file)) };
         Ok(db.note_server_run(file)?)
     })
@@ -304,10 +308,11 @@ pub unsafe extern "C" fn firn_note_server_run(
 /// Freezes the memtable and writes all memtables to files.
 ///
 /// # Safety
-/// `db` is open.
+/// `db` must be open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_flush(db: *const firn_db) -> firn_status {
-    // SAFETY: the handle is live: the host frees it only after its last call with it.
+    // SAFETY: the handle is live: the host frees a handle only after the last call with that
+    // handle.
     guard(|| Ok(unsafe { firn_db::get(db) }?.flush()?))
 }
 
@@ -350,7 +355,7 @@ pub enum firn_option {
 /// Changes an option; the new value is used from now on.
 ///
 /// # Safety
-/// `db` is open.
+/// `db` must be open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_set_option(
     db: *const firn_db,
@@ -358,7 +363,8 @@ pub unsafe extern "C" fn firn_set_option(
     value: u64,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let db = unsafe { firn_db::get(db) }?;
         let mutable = &db.options().mutable;
         match option {
@@ -416,7 +422,7 @@ pub const FIRN_XID_SLOT: usize = 260;
 /// the first `skip` xids. Returns the number of slots written.
 ///
 /// # Safety
-/// `db` is open; `slots` has room for `cap` slots.
+/// `db` must be open; `slots` must have room for `cap` slots.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_recover(
     db: *const firn_db,
@@ -425,7 +431,8 @@ pub unsafe extern "C" fn firn_recover(
     skip: u32,
 ) -> u32 {
     guard_value(0, || {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let Ok(db) = (unsafe { firn_db::get(db) }) else {
             return 0;
         };
@@ -452,30 +459,30 @@ pub unsafe extern "C" fn firn_recover(
 /// Commits a prepared transaction that no session owns. `FIRN_NO_ROW` if the xid is unknown.
 ///
 /// # Safety
-/// `db` is open; `xid` has `len` bytes.
+/// `db` must be open; `xid` must have `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_commit_xid(
     db: *const firn_db,
     xid: *const u8,
     len: usize,
 ) -> firn_status {
-    // SAFETY: the handle is live: the host frees it only after its last call with it; pointer and
-    // length describe memory that the host keeps unchanged during the call.
+    // SAFETY: the handle is live: the host frees a handle only after the last call with that
+    // handle; pointer and length describe memory that the host keeps unchanged during the call.
     guard(|| known(unsafe { firn_db::get(db) }?.commit_xid(unsafe { borrow_bytes(xid, len) })?))
 }
 
 /// Rolls back a prepared transaction that no session owns. `FIRN_NO_ROW` if the xid is unknown.
 ///
 /// # Safety
-/// `db` is open; `xid` has `len` bytes.
+/// `db` must be open; `xid` must have `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_rollback_xid(
     db: *const firn_db,
     xid: *const u8,
     len: usize,
 ) -> firn_status {
-    // SAFETY: the handle is live: the host frees it only after its last call with it; pointer and
-    // length describe memory that the host keeps unchanged during the call.
+    // SAFETY: the handle is live: the host frees a handle only after the last call with that
+    // handle; pointer and length describe memory that the host keeps unchanged during the call.
     guard(|| known(unsafe { firn_db::get(db) }?.rollback_xid(unsafe { borrow_bytes(xid, len) })?))
 }
 

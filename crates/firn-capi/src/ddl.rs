@@ -17,7 +17,7 @@ use std::ffi::{CString, c_char, c_void};
 /// may be NULL for a table without foreign keys.
 ///
 /// # Safety
-/// The pointers are valid for what they name.
+/// The pointers must be valid for their types.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_create_table(
     db: *const firn_db,
@@ -31,7 +31,8 @@ pub unsafe extern "C" fn firn_create_table(
     foreign_keys: *const firn_foreign_key_request,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let db = unsafe { firn_db::get(db) }?;
         // SAFETY: the strings end with a NUL byte and stay valid during the call.
         let table_name = unsafe { name(table_name) }?;
@@ -66,7 +67,8 @@ pub unsafe extern "C" fn firn_create_table(
 /// value.
 ///
 /// # Safety
-/// `session` is a live session of this thread; the pointers are valid for what they name.
+/// `session` must be live and used by this thread alone; the pointers must be valid for their
+/// types.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_create_temporary_table(
     db: *const firn_db,
@@ -99,7 +101,8 @@ pub unsafe extern "C" fn firn_create_temporary_table(
 /// with its session.
 ///
 /// # Safety
-/// `session` is NULL or a live session of this thread; the pointers are valid for what they name.
+/// `session` must be NULL, or live and used by this thread alone; the pointers must be valid for
+/// their types.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_drop_table(
     db: *const firn_db,
@@ -109,8 +112,8 @@ pub unsafe extern "C" fn firn_drop_table(
     whole_database: bool,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it; the
-        // strings end with a NUL byte and stay valid during the call.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle; the strings end with a NUL byte and stay valid during the call.
         let (db, temporary, table_name) = unsafe {
             (
                 firn_db::get(db)?,
@@ -140,7 +143,7 @@ pub unsafe extern "C" fn firn_drop_table(
 /// names as SQL has them, without the database.
 ///
 /// # Safety
-/// The pointers are valid for what they name.
+/// The pointers must be valid for their types.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_rename_table(
     db: *const firn_db,
@@ -153,10 +156,11 @@ pub unsafe extern "C" fn firn_rename_table(
     lock_timeout_us: u64,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it; the
-        // strings end with a NUL byte and stay valid during the call.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle; the strings end with a NUL byte and stay valid during the call.
         let (db, from, to) = unsafe { (firn_db::get(db)?, name(from)?, name(to)?) };
-        // SAFETY: the strings end with a NUL byte, the session is NULL or this thread's.
+        // SAFETY: the strings end with a NUL byte, the session is NULL, or this thread alone uses
+        // it.
         let rename = unsafe {
             TableRename {
                 session: ddl_session(session, checks, lock_timeout_us),
@@ -176,7 +180,8 @@ pub unsafe extern "C" fn firn_rename_table(
 /// table can be emptied only with its session.
 ///
 /// # Safety
-/// `session` is NULL or a live session of this thread; the pointers are valid for what they name.
+/// `session` must be NULL, or live and used by this thread alone; the pointers must be valid for
+/// their types.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_truncate_table(
     db: *const firn_db,
@@ -210,7 +215,7 @@ pub unsafe extern "C" fn firn_truncate_table(
 /// Calls `each` with the name of every table whose name starts with `prefix`.
 ///
 /// # Safety
-/// The pointers are valid; `each` calls no function of the core.
+/// The pointers must be valid; `each` must not call the core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_list_table_names(
     db: *const firn_db,
@@ -219,13 +224,13 @@ pub unsafe extern "C" fn firn_list_table_names(
     context: *mut c_void,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it; the
-        // strings end with a NUL byte and stay valid during the call.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle; the strings end with a NUL byte and stay valid during the call.
         let (db, prefix) = unsafe { (firn_db::get(db)?, name(prefix)?) };
         for table in db.catalog().list(prefix) {
             let name =
                 CString::new(table.name.as_str()).map_err(|_| Error::invalid("table name"))?;
-            // SAFETY: callback and context are the host's and stay valid during the call.
+            // SAFETY: the host keeps callback and context valid during the call.
             unsafe { each(context, name.as_ptr()) };
         }
         Ok(())
@@ -236,7 +241,7 @@ pub unsafe extern "C" fn firn_list_table_names(
 /// to its full length.
 ///
 /// # Safety
-/// The pointers are valid for what they name.
+/// The pointers must be valid for their types.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_table_version(
     db: *const firn_db,
@@ -246,8 +251,8 @@ pub unsafe extern "C" fn firn_table_version(
     len: *mut usize,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it; the
-        // strings end with a NUL byte and stay valid during the call.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle; the strings end with a NUL byte and stay valid during the call.
         let (db, table_name) = unsafe { (firn_db::get(db)?, name(table_name)?) };
         let entry = db.catalog().get(table_name)?;
         let copied = entry.version.len().min(cap);

@@ -7,7 +7,7 @@ use firn::catalog::DdlSession;
 /// until `session` is killed. If `session` is NULL, a lock that is not free makes it fail at once.
 ///
 /// # Safety
-/// `session` is NULL or a live session of this thread.
+/// `session` must be NULL, or live and used by this thread alone.
 pub(crate) unsafe fn ddl_session<'a>(
     session: *mut firn_session,
     checks: bool,

@@ -1,4 +1,4 @@
-//! Status codes, the last error of a thread, and the guard that no panic passes.
+//! Status codes, the last error of a thread, and the guard that lets no panic pass.
 
 use firn::base::{Error, ErrorKind, ForeignKeyViolation};
 use std::cell::RefCell;
@@ -195,7 +195,7 @@ fn remember_foreign_key(error: &Error) {
 /// without a prefix. The strings are valid until the next call on this thread.
 ///
 /// # Safety
-/// The pointers may be written.
+/// The pointers must be writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_last_foreign_key(
     table: *mut *const c_char,
@@ -219,7 +219,8 @@ fn remember(message: &str) {
     LAST_ERROR.with(|last| *last.borrow_mut() = message);
 }
 
-/// Runs a call. An error or a panic becomes a status, and its message the thread's last error.
+/// Runs a call. Turns an error or a panic into a status, and keeps the message as the thread's last
+/// error.
 pub(crate) fn guard(f: impl FnOnce() -> Result<(), CallOutcome>) -> firn_status {
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(Ok(())) => FIRN_OK,

@@ -11,7 +11,7 @@ use firn::catalog::{
 };
 use std::ffi::{CString, c_char, c_void};
 
-/// Action without a name: the change is refused.
+/// RESTRICT, or no action given: the change is refused.
 pub const FIRN_ACTION_RESTRICT: u8 = 0;
 /// NO ACTION: the change is refused.
 pub const FIRN_ACTION_NONE: u8 = 1;
@@ -111,7 +111,7 @@ fn action(number: u8) -> Result<ReferentialAction, Error> {
 }
 
 /// # Safety
-/// `first` points to `count` items, if there are any.
+/// `first` must point to `count` items, if there are any.
 unsafe fn list<'a, T>(first: *const T, count: u32) -> &'a [T] {
     if count == 0 || first.is_null() {
         return &[];
@@ -121,7 +121,7 @@ unsafe fn list<'a, T>(first: *const T, count: u32) -> &'a [T] {
 }
 
 /// # Safety
-/// The pointers of `key` are valid as their descriptions say.
+/// The pointers of `key` must be valid as their descriptions say.
 unsafe fn new_foreign_key(key: &firn_new_foreign_key) -> Result<NewForeignKey, CallOutcome> {
     // SAFETY: the definition and all that it points to stay valid during the call.
     unsafe {
@@ -150,10 +150,10 @@ unsafe fn new_foreign_key(key: &firn_new_foreign_key) -> Result<NewForeignKey, C
     }
 }
 
-/// The request at `request`; an empty one for NULL.
+/// Converts the foreign key request at `request`. NULL becomes an empty request.
 ///
 /// # Safety
-/// `request` is NULL, or its pointers are valid as their descriptions say.
+/// `request` must be NULL, or its pointers must be valid as their descriptions say.
 pub(crate) unsafe fn foreign_key_request(
     request: *const firn_foreign_key_request,
 ) -> Result<ForeignKeyRequest, CallOutcome> {
@@ -185,7 +185,7 @@ pub(crate) unsafe fn foreign_key_request(
 /// them is not allowed, or if the change drops an index that a foreign key needs.
 ///
 /// # Safety
-/// The change is live; `request` is valid as its description says.
+/// The change must be live; `request` must be valid as its description says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_index_change_foreign_keys(
     change: *mut firn_index_change,
@@ -210,7 +210,7 @@ fn strings(texts: &[&str]) -> Vec<CString> {
 /// refers to it.
 ///
 /// # Safety
-/// The pointers are valid; `each` calls no function of the core.
+/// The pointers must be valid; `each` must not call the core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_list_foreign_keys(
     db: *const firn_db,
@@ -220,8 +220,8 @@ pub unsafe extern "C" fn firn_list_foreign_keys(
     context: *mut c_void,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it; the
-        // strings end with a NUL byte and stay valid during the call.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle; the strings end with a NUL byte and stay valid during the call.
         let (db, table_name) = unsafe { (firn_db::get(db)?, name(table_name)?) };
         let catalog = db.catalog();
         let keys = match (referencing, catalog.table_or_swapped(table_name)) {
@@ -239,7 +239,7 @@ pub unsafe extern "C" fn firn_list_foreign_keys(
                 &key,
                 parent.as_ref().map(|(entry, _)| &**entry),
                 |info| {
-                    // SAFETY: callback and context are the host's and stay valid during the call.
+                    // SAFETY: the host keeps callback and context valid during the call.
                     unsafe { each(context, info) }
                 },
             );
@@ -301,11 +301,12 @@ fn report(
 /// Whether a foreign key refers to the table. It takes constant time.
 ///
 /// # Safety
-/// The table is live.
+/// The table must be live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_is_referenced(table: *const firn_table) -> bool {
     guard_value(false, || {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         unsafe { firn_table::get(table) }.is_ok_and(|table| table.is_referenced())
     })
 }
@@ -315,11 +316,12 @@ pub unsafe extern "C" fn firn_is_referenced(table: *const firn_table) -> bool {
 /// been checked already.
 ///
 /// # Safety
-/// The table is live.
+/// The table must be live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_refers_to_itself(table: *const firn_table) -> bool {
     guard_value(false, || {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         unsafe { firn_table::get(table) }.is_ok_and(|table| table.refers_to_itself())
     })
 }

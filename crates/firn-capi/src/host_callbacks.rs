@@ -22,25 +22,29 @@ pub struct firn_host {
     /// call the core.
     pub lock_wait: Option<unsafe extern "C" fn(waiter: *mut c_void, blocker: *mut c_void)>,
     /// Whether the order in which the transactions of two sessions commit is fixed. If so, an
-    /// insert of the one does not wait for gap locks of the other. The caller may hold locks of the
-    /// core, so the callback must wait for nothing.
+    /// insert of the one does not wait for gap locks of the other. The core may hold its own locks
+    /// during the call, so the callback must not wait.
     pub order_is_fixed: Option<unsafe extern "C" fn(one: *mut c_void, other: *mut c_void) -> bool>,
     /// Which of two sessions in a deadlock is preferred as the victim: below 0 the first, above 0
-    /// the second, 0 none. May be called with locks of the core held: it must wait for nothing.
+    /// the second, 0 neither. The core may hold its own locks during the call, so the callback must
+    /// not wait.
     pub preferred_victim:
         Option<unsafe extern "C" fn(one: *mut c_void, other: *mut c_void) -> c_int>,
-    /// A lock wait begins: the calling thread, which is the waiter's, is going to sleep for at most
-    /// `timeout_us` microseconds. Returns the timeout to use instead, in microseconds.
+    /// Tells the server that a lock wait begins. The calling thread is that of the waiting session,
+    /// and is going to sleep for at most `timeout_us` microseconds. Returns the timeout to use
+    /// instead, microseconds.
     pub wait_begins: Option<unsafe extern "C" fn(host: *mut c_void, timeout_us: u64) -> u64>,
-    /// A lock wait has ended, on the thread of the waiter.
+    /// Tells the server that a lock wait has ended. The calling thread is that of the session that
+    /// waited.
     pub wait_ends: Option<unsafe extern "C" fn(host: *mut c_void)>,
-    /// The calling thread, which is the session's, is going to sleep until flushes and compactions
-    /// catch up with the writers.
+    /// Tells the server that the calling thread, which is that of the session, is going to sleep
+    /// until flushes and compactions catch up with the writers.
     pub stall_begins: Option<unsafe extern "C" fn(host: *mut c_void)>,
-    /// The sleep that `stall_begins` has announced is over.
+    /// Tells the server that the sleep announced by `stall_begins` is over.
     pub stall_ends: Option<unsafe extern "C" fn(host: *mut c_void)>,
-    /// Writes the SQL text that a session executes to `text`, at most `size` bytes. Returns its
-    /// length, 0 if there is none or if it cannot be had at once: it must wait for nothing.
+    /// Writes the SQL text that a session executes to `text`, at most `size` bytes. Returns the
+    /// length of the text; 0 if there is none, or if the callback would have to wait for it, which
+    /// it must not do.
     pub statement:
         Option<unsafe extern "C" fn(host: *mut c_void, text: *mut c_char, size: usize) -> usize>,
     /// Describes the collation with the server's number `id`. Returns the functions that compute

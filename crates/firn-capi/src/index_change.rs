@@ -30,9 +30,9 @@ impl firn_index_change {
 /// secondary indexes would change.
 ///
 /// # Safety
-/// The table is live; the pointers are valid for what they name, `from` for as many numbers as the
-/// definition has indexes. The collator's callbacks and the handles of the definition's collations
-/// stay valid until the change is freed.
+/// The table must be live; the pointers must be valid for their types, `from` for as many numbers
+/// as the definition has indexes. The collator's callbacks and the handles of the definition's
+/// collations must stay valid until the change is freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_index_change_new(
     table: *const firn_table,
@@ -41,7 +41,8 @@ pub unsafe extern "C" fn firn_index_change_new(
     out: *mut *mut firn_index_change,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let whole = unsafe { firn_table::whole(table) }?;
         // SAFETY: the definition and all that it points to stay valid during the call.
         let schema = unsafe { table_schema(definition) }?;
@@ -68,8 +69,8 @@ pub unsafe extern "C" fn firn_index_change_new(
 /// call of the session.
 ///
 /// # Safety
-/// The handles are live, the session is this thread's; `record` is a record buffer of the table;
-/// `progress` calls no function of the core.
+/// The handles must be live, and only this thread may use the session; `record` must be a record
+/// buffer of the table; `progress` must not call the core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_index_change_fill(
     session: *mut firn_session,
@@ -91,7 +92,7 @@ pub unsafe extern "C" fn firn_index_change_fill(
         }
         // SAFETY: the buffer has the table's record length and stays valid during the call.
         let record = unsafe { std::slice::from_raw_parts_mut(record, record_len) };
-        // SAFETY: callback and context are the host's and stay valid during the call.
+        // SAFETY: the host keeps callback and context valid during the call.
         let mut report = unsafe { reporter(progress, context, "the change was interrupted") };
         let owner = Arc::clone(session.transaction.owner());
         let blobs = &mut session.duplicate_blobs;
@@ -111,7 +112,7 @@ pub unsafe extern "C" fn firn_index_change_fill(
 /// the value after `largest` if that is greater. `largest` is the largest value in any row.
 ///
 /// # Safety
-/// The change is live.
+/// The change must be live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_index_change_autoinc(
     change: *mut firn_index_change,
@@ -129,13 +130,13 @@ pub unsafe extern "C" fn firn_index_change_autoinc(
 
 /// Commits the changes of several tables (the partitions of one table) at once, with the server's
 /// new definition and version: atomic and durable. Open handles of the tables keep the old
-/// definition, so the caller closes them. The call first waits until no transaction relies on the
-/// tables' indexes for a foreign key, for at most `lock_timeout_us`. A kill of `session` ends the
-/// wait. If `session` is NULL, the call fails at once where it would have to wait.
+/// definition, so the caller must close them. The call first waits until no transaction relies on
+/// the tables' indexes for a foreign key, for at most `lock_timeout_us`. A kill of `session` ends
+/// the wait. If `session` is NULL, the call fails at once where it would have to wait.
 ///
 /// # Safety
-/// The handles are live; `changes` has `count` different ones; the other pointers are valid for
-/// what they name.
+/// The handles must be live; `changes` must have `count` different ones; the other pointers must be
+/// valid for their types.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_index_change_commit(
     db: *const firn_db,
@@ -150,7 +151,8 @@ pub unsafe extern "C" fn firn_index_change_commit(
     lock_timeout_us: u64,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         unsafe { firn_db::get(db) }?;
         if count == 0 {
             return Ok(());
@@ -181,7 +183,7 @@ pub unsafe extern "C" fn firn_index_change_commit(
 /// Ends a change. If it was not committed, the entries of its new indexes become garbage.
 ///
 /// # Safety
-/// `change` is NULL or from `firn_index_change_new`, and not used afterwards.
+/// `change` must be NULL or from `firn_index_change_new`, and must not be used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_index_change_free(change: *mut firn_index_change) {
     // SAFETY: the handle came from `boxed`, and the host passes it here once, as its last use.

@@ -1,7 +1,8 @@
-//! The C ABI of the Firn core: opaque handles, status codes, and a guard that no panic passes.
+//! The C ABI of the Firn core: opaque handles, status codes, and a guard that lets no panic pass.
 //!
 //! Names of exported items start with `firn_`. cbindgen generates the header `include/firn.h` from
-//! this crate, and `tests/header.rs` fails if the header is out of date.
+//! this crate, and `tests/header.rs` fails if the header is out of date. A handle is *live* from
+//! the call that returns it to the call that frees it.
 
 #![allow(non_camel_case_types)]
 

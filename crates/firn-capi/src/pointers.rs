@@ -14,7 +14,7 @@ pub(crate) fn boxed<T>(value: T) -> *mut T {
 /// Takes the ownership of a value back; `None` for NULL.
 ///
 /// # Safety
-/// `pointer` is NULL or from [`boxed`], and not used afterwards.
+/// `pointer` must be NULL or from [`boxed`], and must not be used afterwards.
 pub(crate) unsafe fn unbox<T>(pointer: *mut T) -> Option<Box<T>> {
     // SAFETY: the caller promises that the pointer is NULL or from `boxed`, and that this is its
     // last use.
@@ -24,7 +24,7 @@ pub(crate) unsafe fn unbox<T>(pointer: *mut T) -> Option<Box<T>> {
 /// The bytes at `pointer`; none for NULL.
 ///
 /// # Safety
-/// `pointer` is NULL, or points to `len` bytes that nobody changes while the result is used.
+/// `pointer` must be NULL, or point to `len` bytes that nobody changes while the result is used.
 pub(crate) unsafe fn borrow_bytes<'a>(pointer: *const u8, len: usize) -> &'a [u8] {
     if pointer.is_null() {
         return &[];
@@ -36,8 +36,8 @@ pub(crate) unsafe fn borrow_bytes<'a>(pointer: *const u8, len: usize) -> &'a [u8
 /// The C string at `pointer`; `None` for NULL.
 ///
 /// # Safety
-/// `pointer` is NULL, or points to a string that ends with a zero byte and stays valid as long as
-/// the result.
+/// `pointer` must be NULL, or point to a string that ends with a zero byte and stays valid as long
+/// as the result.
 pub(crate) unsafe fn c_str<'a>(pointer: *const c_char) -> Result<Option<&'a str>, CallOutcome> {
     if pointer.is_null() {
         return Ok(None);
@@ -53,7 +53,7 @@ pub(crate) unsafe fn c_str<'a>(pointer: *const c_char) -> Result<Option<&'a str>
 /// The path at `pointer`, which may have any bytes but zero; `None` for NULL.
 ///
 /// # Safety
-/// As for [`c_str`].
+/// The requirements are those of [`c_str`].
 pub(crate) unsafe fn path<'a>(pointer: *const c_char) -> Option<&'a Path> {
     // SAFETY: the strings end with a NUL byte and stay valid during the call.
     let string = (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) })?;
@@ -63,7 +63,7 @@ pub(crate) unsafe fn path<'a>(pointer: *const c_char) -> Option<&'a Path> {
 /// The C string at `pointer`. NULL is an error.
 ///
 /// # Safety
-/// As for [`c_str`].
+/// The requirements are those of [`c_str`].
 pub(crate) unsafe fn name<'a>(pointer: *const c_char) -> Result<&'a str, CallOutcome> {
     // SAFETY: the caller promises what `c_str` requires: NULL, or a string with a zero byte at its
     // end.

@@ -11,7 +11,7 @@ pub type firn_progress = unsafe extern "C" fn(context: *mut c_void, done: u64, t
 /// if the callback returns true.
 ///
 /// # Safety
-/// Callback and context are the host's and stay valid until the last call of the returned closure.
+/// The callback and its context must stay valid until the last call of the returned closure.
 pub(crate) unsafe fn reporter(
     progress: firn_progress,
     context: *mut c_void,

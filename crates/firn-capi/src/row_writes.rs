@@ -31,7 +31,7 @@ pub(crate) fn write_flags(table: &firn_table, flags: u32) -> WriteFlags {
 }
 
 /// # Safety
-/// `record` has the table's record length.
+/// `record` must have the table's record length.
 pub(crate) unsafe fn record_of<'a>(
     table: &Table,
     record: *const u8,
@@ -44,7 +44,7 @@ pub(crate) unsafe fn record_of<'a>(
 }
 
 /// # Safety
-/// `reference` is NULL or has eight bytes.
+/// `reference` must be NULL or have eight bytes.
 unsafe fn row_id(reference: *const u8) -> Option<u64> {
     // SAFETY: pointer and length describe memory that the host keeps unchanged during the call.
     (!reference.is_null())
@@ -52,7 +52,7 @@ unsafe fn row_id(reference: *const u8) -> Option<u64> {
 }
 
 /// # Safety
-/// `dup_index` is NULL or may be written.
+/// `dup_index` must be NULL or writable.
 pub(crate) unsafe fn outcome(
     written: WriteOutcome,
     dup_index: *mut u32,
@@ -76,7 +76,8 @@ pub(crate) unsafe fn outcome(
 /// written. `ref_out` (may be NULL) gets the eight bytes of a hidden key.
 ///
 /// # Safety
-/// The handles are live, the session is this thread's; `record` is a record buffer of the table.
+/// The handles must be live, and only this thread may use the session; `record` must be a record
+/// buffer of the table.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_insert(
     session: *mut firn_session,
@@ -88,7 +89,7 @@ pub unsafe extern "C" fn firn_insert(
 ) -> firn_status {
     guard(|| {
         // SAFETY: both handles are live, and this thread alone uses the session, so the borrow of
-        // it is unique.
+        // the session is unique.
         let (session, whole) = unsafe { (session_mut(session)?, firn_table::whole(table)?) };
         let table = &whole.table;
         // SAFETY: the caller promises that `record` is a record buffer of this table.
@@ -106,7 +107,7 @@ pub unsafe extern "C" fn firn_insert(
 /// Turns the outcome of an insert into the status and the results of `firn_insert`.
 ///
 /// # Safety
-/// `dup_index` is NULL or may be written; `ref_out` is NULL or has eight bytes.
+/// `dup_index` must be NULL or writable; `ref_out` must be NULL or have room for eight bytes.
 pub(crate) unsafe fn inserted(
     written: WriteOutcome,
     dup_index: *mut u32,
@@ -131,7 +132,7 @@ pub(crate) fn with_scratch<T>(write: impl FnOnce(&mut RowScratch) -> T) -> T {
 /// equal. `FIRN_DUPLICATE` and `dup_index` are as for `firn_insert`.
 ///
 /// # Safety
-/// Those of `firn_insert`, for both records.
+/// The requirements are those of `firn_insert`, for both records.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_update(
     session: *mut firn_session,
@@ -144,7 +145,7 @@ pub unsafe extern "C" fn firn_update(
 ) -> firn_status {
     guard(|| {
         // SAFETY: both handles are live, and this thread alone uses the session, so the borrow of
-        // it is unique.
+        // the session is unique.
         let (session, whole) = unsafe { (session_mut(session)?, firn_table::whole(table)?) };
         let table = &whole.table;
         // SAFETY: the buffer has the table's record length and stays valid during the call.
@@ -167,7 +168,7 @@ pub unsafe extern "C" fn firn_update(
 /// hidden key, or NULL if the table has a primary key.
 ///
 /// # Safety
-/// Those of `firn_insert`.
+/// The requirements are those of `firn_insert`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_delete(
     session: *mut firn_session,
@@ -178,7 +179,7 @@ pub unsafe extern "C" fn firn_delete(
 ) -> firn_status {
     guard(|| {
         // SAFETY: both handles are live, and this thread alone uses the session, so the borrow of
-        // it is unique.
+        // the session is unique.
         let (session, whole) = unsafe { (session_mut(session)?, firn_table::whole(table)?) };
         let table = &whole.table;
         // SAFETY: the buffer has the table's record length and stays valid during the call.

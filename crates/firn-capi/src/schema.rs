@@ -25,9 +25,10 @@ pub const FIRN_NONE: u32 = u32::MAX;
 pub const FIRN_COLUMN_FIXED: u32 = 0;
 /// Text padded to the length of the column.
 pub const FIRN_COLUMN_CHAR: u32 = 1;
-/// A length of 1 or 2 bytes, then the bytes.
+/// A VARCHAR: the record buffer holds a length of 1 or 2 bytes, then the bytes of the value.
 pub const FIRN_COLUMN_VARCHAR: u32 = 2;
-/// A length of 1 to 4 bytes, then a pointer.
+/// A BLOB or TEXT: the record buffer holds a length of 1 to 4 bytes, then a pointer to the bytes of
+/// the value.
 pub const FIRN_COLUMN_BLOB: u32 = 3;
 
 /// An integer with a sign, little-endian.
@@ -36,14 +37,14 @@ pub const FIRN_PART_INT: u32 = 0;
 pub const FIRN_PART_UINT: u32 = 1;
 /// FLOAT or DOUBLE.
 pub const FIRN_PART_FLOAT: u32 = 2;
-/// Bytes of one length that sort as they are.
+/// Bytes of a fixed length that sort like the values.
 pub const FIRN_PART_FIXED: u32 = 3;
 /// Binary strings of any length.
 pub const FIRN_PART_VARBYTES: u32 = 4;
 /// Text with a collation.
 pub const FIRN_PART_TEXT: u32 = 5;
 
-/// The weights do not give the text back.
+/// The text cannot be decoded from its weights.
 pub const FIRN_TEXT_LOST: u32 = 0;
 /// The weights are the bytes of the text.
 pub const FIRN_TEXT_BYTES: u32 = 1;
@@ -200,8 +201,9 @@ pub struct firn_table_def {
 /// Converts and checks a definition.
 ///
 /// # Safety
-/// All pointers are valid as their descriptions say. The callbacks and the collation handles may be
-/// used from any thread, and stay valid as long as the result and everything that is made from it.
+/// All pointers must be valid as their descriptions say. The callbacks and the collation handles
+/// must be usable from any thread, and must stay valid as long as the result and everything that is
+/// made from it.
 ///
 /// # Errors
 /// `InvalidArgument`, with words for the user.
@@ -238,7 +240,7 @@ pub unsafe fn table_schema(def: *const firn_table_def) -> Result<TableSchema> {
 }
 
 /// # Safety
-/// `first` points to `count` items, if there are any.
+/// `first` must point to `count` items, if there are any.
 unsafe fn list<'a, T>(first: *const T, count: u32) -> &'a [T] {
     if count == 0 || first.is_null() {
         return &[];
@@ -248,7 +250,7 @@ unsafe fn list<'a, T>(first: *const T, count: u32) -> &'a [T] {
 }
 
 /// # Safety
-/// `name` is NULL or ends with a zero byte.
+/// `name` must be NULL or end with a zero byte.
 unsafe fn text(name: *const c_char) -> Result<String> {
     if name.is_null() {
         return Err(Error::invalid("a name is missing"));
@@ -265,7 +267,7 @@ fn pad(bytes: &[u8; 4], len: u8) -> Result<Pad> {
 }
 
 /// # Safety
-/// The name of `column` is NULL or ends with a zero byte.
+/// The name of `column` must be NULL or end with a zero byte.
 unsafe fn column_schema(id: u32, column: &firn_column) -> Result<ColumnSchema> {
     let len_bytes = u8::try_from(column.len_bytes).map_err(|_| Error::invalid("length bytes"))?;
     let kind = match column.kind {
@@ -307,7 +309,7 @@ unsafe fn column_schema(id: u32, column: &firn_column) -> Result<ColumnSchema> {
 }
 
 /// # Safety
-/// As for [`table_schema`].
+/// The requirements are those of [`table_schema`].
 unsafe fn index_schema(index: &firn_index, collator: *const firn_collator) -> Result<IndexSchema> {
     // SAFETY: the definition and all that it points to stay valid during the call.
     let parts = unsafe { list(index.parts, index.part_count) }.iter();
@@ -342,7 +344,7 @@ unsafe fn index_schema(index: &firn_index, collator: *const firn_collator) -> Re
 /// A collation that the host describes.
 ///
 /// # Safety
-/// As for [`table_schema`].
+/// The requirements are those of [`table_schema`].
 pub(crate) unsafe fn host_collation(
     described: *const firn_collation,
     functions: *const firn_collator,
@@ -352,7 +354,7 @@ pub(crate) unsafe fn host_collation(
 }
 
 /// # Safety
-/// As for [`table_schema`].
+/// The requirements are those of [`table_schema`].
 unsafe fn collation(
     collation: *const firn_collation,
     collator: *const firn_collator,

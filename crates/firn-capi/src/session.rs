@@ -49,16 +49,16 @@ impl firn_session {
         }
     }
 
-    /// Commits. Calls that may fail for the temporary tables come before the other changes become
-    /// visible: after that the commit must not fail, and the temporary tables' changes must not be
-    /// lost.
+    /// Commits the changes of the server's tables and of the session's temporary tables. Takes all
+    /// steps that may fail before the changes of the server's tables become visible: afterwards the
+    /// commit must not fail, and the changes of the temporary tables must not be lost.
     fn commit(&mut self) -> firn::base::Result<()> {
         if !self.temporary.is_open() {
             return self.transaction.commit();
         }
         if !self.transaction.has_writes() {
-            // The validation of optimistic tables may fail. Then the caller rolls back the
-            // temporary tables' changes too, so they are committed only after it.
+            // The validation of optimistic tables may fail, and the caller then rolls back the
+            // temporary tables' changes too. So commit these changes only after the validation.
             self.transaction.commit()?;
             return self.temporary.commit();
         }
@@ -98,7 +98,7 @@ impl From<firn_isolation> for Isolation {
 }
 
 /// # Safety
-/// `session` was made by `firn_session_new`, is not freed and not in use by another thread.
+/// `session` must be from `firn_session_new`, must not be freed, and no other thread may use it.
 pub(crate) unsafe fn session_mut<'a>(
     session: *mut firn_session,
 ) -> Result<&'a mut firn_session, CallOutcome> {
@@ -112,7 +112,7 @@ pub(crate) unsafe fn session_mut<'a>(
 /// `number` names the session in reports.
 ///
 /// # Safety
-/// `db` is open; `out` may be written.
+/// `db` must be open; `out` must be writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_session_new(
     db: *const firn_db,
@@ -121,7 +121,8 @@ pub unsafe extern "C" fn firn_session_new(
     out: *mut *mut firn_session,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let db = unsafe { firn_db::get(db) }?;
         let host = host as usize as u64;
         let owner = db.new_session_owner(host, number);
@@ -148,7 +149,7 @@ pub unsafe extern "C" fn firn_session_new(
 /// is running, and none will be called with it.
 ///
 /// # Safety
-/// `session` is NULL or from `firn_session_new`, and not used afterwards.
+/// `session` must be NULL or from `firn_session_new`, and must not be used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_session_free(session: *mut firn_session) {
     guard_value((), || {
@@ -173,7 +174,7 @@ pub unsafe extern "C" fn firn_session_free(session: *mut firn_session) {
 /// its lock waits.
 ///
 /// # Safety
-/// `session` is a live session of this thread.
+/// `session` must be live and used by this thread alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_begin_statement(
     session: *mut firn_session,
@@ -204,7 +205,7 @@ pub unsafe extern "C" fn firn_begin_statement(
 /// same state.
 ///
 /// # Safety
-/// The handles are live, and the session belongs to this thread.
+/// The handles must be live, and only this thread may use the session.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_table_expect_changes(
     table: *const firn_table,
@@ -212,7 +213,7 @@ pub unsafe extern "C" fn firn_table_expect_changes(
 ) -> firn_status {
     guard(|| {
         // SAFETY: both handles are live, and this thread alone uses the session, so the borrow of
-        // it is unique.
+        // the session is unique.
         let (session, table) = unsafe { (session_mut(session)?, firn_table::get(table)?) };
         table.expect_changes(&mut session.transaction);
         Ok(())
@@ -223,7 +224,7 @@ pub unsafe extern "C" fn firn_table_expect_changes(
 /// for a session that applies the changes of another server, in their order.
 ///
 /// # Safety
-/// `session` is a live session of this thread.
+/// `session` must be live and used by this thread alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_lock_optimistic_tables(
     session: *mut firn_session,
@@ -242,7 +243,7 @@ pub unsafe extern "C" fn firn_lock_optimistic_tables(
 /// nothing for a transaction with writes.
 ///
 /// # Safety
-/// `session` is a live session of this thread.
+/// `session` must be live and used by this thread alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_forget_reads(session: *mut firn_session) -> firn_status {
     guard(|| {
@@ -256,7 +257,7 @@ pub unsafe extern "C" fn firn_forget_reads(session: *mut firn_session) -> firn_s
 /// Runs a call on a session.
 ///
 /// # Safety
-/// `session` is a live session of this thread.
+/// `session` must be live and used by this thread alone.
 unsafe fn with(
     session: *mut firn_session,
     f: impl FnOnce(&mut firn_session) -> Result<(), CallOutcome>,
@@ -268,10 +269,11 @@ unsafe fn with(
 /// Ends the statement and keeps its changes.
 ///
 /// # Safety
-/// `session` is a live session of this thread.
+/// `session` must be live and used by this thread alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_end_statement(session: *mut firn_session) -> firn_status {
-    // SAFETY: the caller promises what `with` requires: the session is live and this thread's.
+    // SAFETY: the caller promises what `with` requires: the session is live, and this thread alone
+    // uses it.
     unsafe {
         with(session, |session| {
             session.transaction.end_statement();
@@ -281,13 +283,14 @@ pub unsafe extern "C" fn firn_end_statement(session: *mut firn_session) -> firn_
     }
 }
 
-/// Rolls the statement's changes back; its locks stay.
+/// Rolls back the statement's changes, and keeps its locks.
 ///
 /// # Safety
-/// `session` is a live session of this thread.
+/// `session` must be live and used by this thread alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_rollback_statement(session: *mut firn_session) -> firn_status {
-    // SAFETY: the caller promises what `with` requires: the session is live and this thread's.
+    // SAFETY: the caller promises what `with` requires: the session is live, and this thread alone
+    // uses it.
     unsafe {
         with(session, |session| {
             session.transaction.rollback_statement();
@@ -301,10 +304,11 @@ pub unsafe extern "C" fn firn_rollback_statement(session: *mut firn_session) -> 
 /// transaction. Does nothing at READ COMMITTED, where every statement has a snapshot of its own.
 ///
 /// # Safety
-/// `session` is a live session of this thread.
+/// `session` must be live and used by this thread alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_consistent_snapshot(session: *mut firn_session) -> firn_status {
-    // SAFETY: the caller promises what `with` requires: the session is live and this thread's.
+    // SAFETY: the caller promises what `with` requires: the session is live, and this thread alone
+    // uses it.
     unsafe {
         with(session, |session| {
             session.transaction.fix_snapshot();
@@ -318,10 +322,11 @@ pub unsafe extern "C" fn firn_consistent_snapshot(session: *mut firn_session) ->
 /// does only the rest. Does nothing if no transaction is active.
 ///
 /// # Safety
-/// `session` is a live session of this thread.
+/// `session` must be live and used by this thread alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_commit(session: *mut firn_session) -> firn_status {
-    // SAFETY: the caller promises what `with` requires: the session is live and this thread's.
+    // SAFETY: the caller promises what `with` requires: the session is live, and this thread alone
+    // uses it.
     unsafe {
         with(session, |session| {
             session.marks.clear();
@@ -335,10 +340,11 @@ pub unsafe extern "C" fn firn_commit(session: *mut firn_session) -> firn_status 
 /// locks.
 ///
 /// # Safety
-/// `session` is a live session of this thread.
+/// `session` must be live and used by this thread alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_leave_prepared(session: *mut firn_session) -> firn_status {
-    // SAFETY: the caller promises what `with` requires: the session is live and this thread's.
+    // SAFETY: the caller promises what `with` requires: the session is live, and this thread alone
+    // uses it.
     unsafe {
         with(session, |session| {
             session.marks.clear();
@@ -353,7 +359,8 @@ pub unsafe extern "C" fn firn_leave_prepared(session: *mut firn_session) -> firn
 /// until then, DDL is refused for the tables that the transaction has changed.
 ///
 /// # Safety
-/// `session` is a live session of this thread; pointers are valid for what they name.
+/// `session` must be live and used by this thread alone; the pointers must be valid for their
+/// types.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_prepare(
     session: *mut firn_session,
@@ -361,8 +368,8 @@ pub unsafe extern "C" fn firn_prepare(
     xid_len: usize,
     may_stay: bool,
 ) -> firn_status {
-    // SAFETY: the caller promises what `with` requires: the session is live and this thread's;
-    // pointer and length describe memory that the host keeps unchanged during the call.
+    // SAFETY: the caller promises what `with` requires: the session is live, and this thread alone
+    // uses it; pointer and length describe memory that the host keeps unchanged during the call.
     unsafe {
         with(session, |session| {
             let xid = borrow_bytes(xid, xid_len);
@@ -380,14 +387,16 @@ pub unsafe extern "C" fn firn_prepare(
 /// `binlog_pos` are the position of the commit in the binary log; the file may be NULL.
 ///
 /// # Safety
-/// `session` is a live session of this thread; pointers are valid for what they name.
+/// `session` must be live and used by this thread alone; the pointers must be valid for their
+/// types.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_commit_ordered(
     session: *mut firn_session,
     binlog_file: *const c_char,
     binlog_pos: u64,
 ) -> firn_status {
-    // SAFETY: the caller promises what `with` requires: the session is live and this thread's.
+    // SAFETY: the caller promises what `with` requires: the session is live, and this thread alone
+    // uses it.
     unsafe {
         with(session, |session| {
             let file = c_str(binlog_file)?;
@@ -400,10 +409,11 @@ pub unsafe extern "C" fn firn_commit_ordered(
 /// Rolls back all changes and releases the locks.
 ///
 /// # Safety
-/// `session` is a live session of this thread.
+/// `session` must be live and used by this thread alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_rollback(session: *mut firn_session) -> firn_status {
-    // SAFETY: the caller promises what `with` requires: the session is live and this thread's.
+    // SAFETY: the caller promises what `with` requires: the session is live, and this thread alone
+    // uses it.
     unsafe {
         with(session, |session| {
             session.marks.clear();
@@ -414,14 +424,16 @@ pub unsafe extern "C" fn firn_rollback(session: *mut firn_session) -> firn_statu
     }
 }
 
-/// Sets a savepoint and writes its number to `mark`. It is valid until the transaction ends.
+/// Sets a savepoint and writes its number to `mark`. The savepoint is valid until the transaction
+/// ends.
 ///
 /// # Safety
-/// `session` is a live session of this thread; pointers are valid for what they name.
+/// `session` must be live and used by this thread alone; the pointers must be valid for their
+/// types.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_savepoint(session: *mut firn_session, mark: *mut u64) -> firn_status {
-    // SAFETY: the caller promises what `with` requires: the session is live and this thread's; the
-    // out pointer is valid for writes, and only this call refers to its target.
+    // SAFETY: the caller promises what `with` requires: the session is live, and this thread alone
+    // uses it; the out pointer is valid for writes, and only this call refers to its target.
     unsafe {
         with(session, |session| {
             let temporary = session.temporary.set_savepoint();
@@ -437,13 +449,14 @@ pub unsafe extern "C" fn firn_savepoint(session: *mut firn_session, mark: *mut u
 /// writes have locked.
 ///
 /// # Safety
-/// `session` is a live session of this thread.
+/// `session` must be live and used by this thread alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_rollback_to_savepoint(
     session: *mut firn_session,
     mark: u64,
 ) -> firn_status {
-    // SAFETY: the caller promises what `with` requires: the session is live and this thread's.
+    // SAFETY: the caller promises what `with` requires: the session is live, and this thread alone
+    // uses it.
     unsafe {
         with(session, |session| {
             let mark = session.marks.get(mark as usize);
@@ -460,7 +473,7 @@ pub unsafe extern "C" fn firn_rollback_to_savepoint(
 /// or validates its reads when it commits.
 ///
 /// # Safety
-/// `session` is a live session of this thread.
+/// `session` must be live and used by this thread alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_depends_on_tables(session: *const firn_session) -> bool {
     // After a panic return true: the host then keeps its metadata locks, which is always safe.
@@ -484,7 +497,7 @@ pub(crate) fn bulk_position(session: &firn_session, table: &Arc<Table>) -> Optio
 /// May be called from any thread.
 ///
 /// # Safety
-/// `session` is a live session.
+/// `session` must be live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_kill(session: *const firn_session) {
     guard_value((), || {
@@ -502,7 +515,7 @@ pub unsafe extern "C" fn firn_kill(session: *const firn_session) {
 /// Forgets a kill that was meant for a statement that has ended.
 ///
 /// # Safety
-/// `session` is a live session of this thread.
+/// `session` must be live and used by this thread alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_clear_kill(session: *mut firn_session) {
     guard_value((), || {

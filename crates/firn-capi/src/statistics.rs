@@ -49,7 +49,7 @@ impl firn_table_stats {
 /// in a statement: `index_stored_bytes`, `free_bytes` and `create_time_s` are 0.
 ///
 /// # Safety
-/// The table is live, `out` may be written.
+/// The table must be live, and `out` must be writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_table_statistics(
     table: *const firn_table,
@@ -57,7 +57,8 @@ pub unsafe extern "C" fn firn_table_statistics(
     out: *mut firn_table_stats,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let whole = unsafe { firn_table::whole(table) }?;
         let views = &whole.db().context().super_versions;
         let stats = match size_only {
@@ -80,7 +81,7 @@ const HA_READ_AFTER_KEY: u32 = 3;
 /// includes it at the upper end.
 ///
 /// # Safety
-/// The table is live; keys have the lengths given.
+/// The table must be live; the keys must have the lengths given.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_records_in_range(
     table: *const firn_table,
@@ -93,7 +94,8 @@ pub unsafe extern "C" fn firn_records_in_range(
     max_flag: u32,
 ) -> u64 {
     guard_value(1, || {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let (Ok(whole), Ok(table)) = (unsafe { firn_table::whole(table) }, unsafe {
             firn_table::get(table)
         }) else {
@@ -121,11 +123,12 @@ pub unsafe extern "C" fn firn_records_in_range(
     })
 }
 
-/// Writes the mean number of rows with the same value in the first 1, 2, … declared parts of an
-/// index, at most `parts` numbers. Reads a few dozen blocks of the index at most.
+/// Writes for n = 1, 2 and so on the mean number of rows that agree in the first n key parts of an
+/// index, at most `parts` numbers. Only the key parts that the definition of the index names count.
+/// Reads a few dozen blocks of the index at most.
 ///
 /// # Safety
-/// The table is live, `rows_per_key` has room for `parts` numbers.
+/// The table must be live, and `rows_per_key` must have room for `parts` numbers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_index_statistics(
     table: *const firn_table,
@@ -134,9 +137,11 @@ pub unsafe extern "C" fn firn_index_statistics(
     parts: u32,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let whole = unsafe { firn_table::whole(table) }?;
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let table = unsafe { firn_table::get(table) }?;
         let all = table.rows_per_key(&whole.db().context().super_versions, index as usize)?;
         for (i, rows) in all.iter().take(parts as usize).enumerate() {
@@ -226,7 +231,8 @@ pub struct firn_counters {
     pub open_files: u64,
     /// Times that an SST or blob file was opened for reading.
     pub opened_files: u64,
-    /// Times that one was opened beyond the limit, because no other could be closed.
+    /// Times that an SST or blob file was opened beyond the limit, because no other one could be
+    /// closed.
     pub open_files_over_limit: u64,
     /// Lock waits that ended because their time ran out.
     pub lock_timeouts: u64,
@@ -246,14 +252,15 @@ pub struct firn_counters {
 /// Reads the counters.
 ///
 /// # Safety
-/// `db` is open, `out` may be written.
+/// `db` must be open, and `out` must be writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_read_counters(
     db: *const firn_db,
     out: *mut firn_counters,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let db = unsafe { firn_db::get(db) }?;
         let (c, memory, snapshot) = (db.counters(), db.memory(), db.snapshot_age());
         let blobs = db.blob_store().stats();
@@ -313,7 +320,7 @@ pub unsafe extern "C" fn firn_read_counters(
 /// Passes the text of SHOW ENGINE FIRN STATUS to `emit`.
 ///
 /// # Safety
-/// `db` is open; `emit` calls no function of the core.
+/// `db` must be open; `emit` must not call the core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_status_text(
     db: *const firn_db,
@@ -321,9 +328,10 @@ pub unsafe extern "C" fn firn_status_text(
     context: *mut c_void,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let text = unsafe { firn_db::get(db) }?.status_text();
-        // SAFETY: callback and context are the host's and stay valid during the call.
+        // SAFETY: the host keeps callback and context valid during the call.
         unsafe { emit(context, text.as_ptr().cast(), text.len()) };
         Ok(())
     })
@@ -349,7 +357,7 @@ pub struct firn_index_info {
 /// Calls `each` for every index of every table.
 ///
 /// # Safety
-/// `db` is open; `each` calls no function of the core.
+/// `db` must be open; `each` must not call the core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_list_indexes(
     db: *const firn_db,
@@ -357,8 +365,8 @@ pub unsafe extern "C" fn firn_list_indexes(
     context: *mut c_void,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it; callback
-        // and context are the host's and stay valid during the call.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle; the host keeps callback and context valid during the call.
         for index in unsafe { firn_db::get(db) }?.indexes() {
             let table = CString::new(index.table).unwrap_or_default();
             let name = CString::new(index.index).unwrap_or_default();
@@ -370,7 +378,7 @@ pub unsafe extern "C" fn firn_list_indexes(
                 stored_bytes: index.stored_bytes,
                 blob_bytes: index.blob_bytes,
             };
-            // SAFETY: callback and context are the host's and stay valid during the call.
+            // SAFETY: the host keeps callback and context valid during the call.
             unsafe { each(context, &info) };
         }
         Ok(())
@@ -399,7 +407,7 @@ pub struct firn_level_info {
 /// Calls `each` for every level.
 ///
 /// # Safety
-/// `db` is open; `each` calls no function of the core.
+/// `db` must be open; `each` must not call the core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_list_levels(
     db: *const firn_db,
@@ -407,8 +415,8 @@ pub unsafe extern "C" fn firn_list_levels(
     context: *mut c_void,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it; callback
-        // and context are the host's and stay valid during the call.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle; the host keeps callback and context valid during the call.
         for level in unsafe { firn_db::get(db) }?.levels() {
             let info = firn_level_info {
                 level: level.level,
@@ -419,7 +427,7 @@ pub unsafe extern "C" fn firn_list_levels(
                 deletes: level.deletes,
                 target_bytes: level.target_bytes,
             };
-            // SAFETY: callback and context are the host's and stay valid during the call.
+            // SAFETY: the host keeps callback and context valid during the call.
             unsafe { each(context, &info) };
         }
         Ok(())

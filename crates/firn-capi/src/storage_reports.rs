@@ -41,7 +41,7 @@ pub struct firn_index_detail {
 /// Calls `each` for every index of every table.
 ///
 /// # Safety
-/// `db` is open; `each` calls no function of the core.
+/// `db` must be open; `each` must not call the core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_list_index_details(
     db: *const firn_db,
@@ -49,7 +49,8 @@ pub unsafe extern "C" fn firn_list_index_details(
     context: *mut c_void,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         for one in unsafe { firn_db::get(db) }?.index_details() {
             let (table, index) = (c_text(&one.table), c_text(&one.index));
             let info = firn_index_detail {
@@ -65,7 +66,7 @@ pub unsafe extern "C" fn firn_list_index_details(
                 raw_bytes: one.sums.raw_bytes,
                 stored_bytes: one.sums.stored_bytes,
             };
-            // SAFETY: callback and context are the host's and stay valid during the call.
+            // SAFETY: the host keeps callback and context valid during the call.
             unsafe { each(context, &info) };
         }
         Ok(())
@@ -106,7 +107,7 @@ pub struct firn_file_info {
 /// Calls `each` for every table file.
 ///
 /// # Safety
-/// `db` is open; `each` calls no function of the core.
+/// `db` must be open; `each` must not call the core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_list_files(
     db: *const firn_db,
@@ -114,7 +115,8 @@ pub unsafe extern "C" fn firn_list_files(
     context: *mut c_void,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         for one in unsafe { firn_db::get(db) }?.file_reports() {
             let name = c_text(&one.name);
             let (smallest, largest) = (c_text(&one.smallest), c_text(&one.largest));
@@ -133,7 +135,7 @@ pub unsafe extern "C" fn firn_list_files(
                 smallest: smallest.as_ptr(),
                 largest: largest.as_ptr(),
             };
-            // SAFETY: callback and context are the host's and stay valid during the call.
+            // SAFETY: the host keeps callback and context valid during the call.
             unsafe { each(context, &info) };
         }
         Ok(())
@@ -178,7 +180,7 @@ pub struct firn_job_info {
 /// Calls `each` for the last 200 flushes and compactions, oldest first.
 ///
 /// # Safety
-/// `db` is open; `each` calls no function of the core.
+/// `db` must be open; `each` must not call the core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_list_jobs(
     db: *const firn_db,
@@ -186,7 +188,8 @@ pub unsafe extern "C" fn firn_list_jobs(
     context: *mut c_void,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         for one in unsafe { firn_db::get(db) }?.job_reports() {
             let (kind, reason) = (c_text(one.kind), c_text(one.reason));
             let error = one.error.as_deref().map(c_text);
@@ -207,15 +210,15 @@ pub unsafe extern "C" fn firn_list_jobs(
                 took_us: one.took_us,
                 error: error.as_ref().map_or(null(), |error| error.as_ptr()),
             };
-            // SAFETY: callback and context are the host's and stay valid during the call.
+            // SAFETY: the host keeps callback and context valid during the call.
             unsafe { each(context, &info) };
         }
         Ok(())
     })
 }
 
-/// A named pair of numbers: a reason for delays with their number and microseconds, or a user of
-/// memory with its bytes and their limit.
+/// A name with two numbers. It describes a reason for which writers are delayed (number and
+/// duration of the delays), or a user of memory (its bytes and their limit).
 #[repr(C)]
 pub struct firn_named_pair {
     /// Name.
@@ -227,7 +230,7 @@ pub struct firn_named_pair {
 }
 
 /// # Safety
-/// `each` and `context` are the host's and valid.
+/// `each` and `context` must be a valid callback and context of the host.
 unsafe fn pass_pairs(
     pairs: &[(&str, u64, u64)],
     each: unsafe extern "C" fn(context: *mut c_void, info: *const firn_named_pair),
@@ -240,7 +243,7 @@ unsafe fn pass_pairs(
             first: *first,
             second: *second,
         };
-        // SAFETY: callback and context are the host's and stay valid during the call.
+        // SAFETY: the host keeps callback and context valid during the call.
         unsafe { each(context, &info) };
     }
 }
@@ -248,7 +251,7 @@ unsafe fn pass_pairs(
 /// Calls `each` for every reason for which writers are delayed.
 ///
 /// # Safety
-/// `db` is open; `each` calls no function of the core.
+/// `db` must be open; `each` must not call the core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_list_stalls(
     db: *const firn_db,
@@ -256,13 +259,14 @@ pub unsafe extern "C" fn firn_list_stalls(
     context: *mut c_void,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let reports = unsafe { firn_db::get(db) }?.stall_reports();
         let pairs: Vec<_> = reports
             .iter()
             .map(|one| (one.reason, one.count, one.total_us))
             .collect();
-        // SAFETY: callback and context are the host's and stay valid during the call.
+        // SAFETY: the host keeps callback and context valid during the call.
         unsafe { pass_pairs(&pairs, each, context) };
         Ok(())
     })
@@ -271,7 +275,7 @@ pub unsafe extern "C" fn firn_list_stalls(
 /// Calls `each` for every user of memory, and for `total`.
 ///
 /// # Safety
-/// `db` is open; `each` calls no function of the core.
+/// `db` must be open; `each` must not call the core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_list_memory(
     db: *const firn_db,
@@ -279,7 +283,8 @@ pub unsafe extern "C" fn firn_list_memory(
     context: *mut c_void,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let memory = unsafe { firn_db::get(db) }?.memory();
         let pairs = [
             ("memtables", memory.memtables, 0),
@@ -293,7 +298,7 @@ pub unsafe extern "C" fn firn_list_memory(
             ("row cache", memory.row_cache, memory.row_cache_capacity),
             ("total", memory.total(), memory.limit),
         ];
-        // SAFETY: callback and context are the host's and stay valid during the call.
+        // SAFETY: the host keeps callback and context valid during the call.
         unsafe { pass_pairs(&pairs, each, context) };
         Ok(())
     })
@@ -315,8 +320,8 @@ pub struct firn_reads {
     pub passed_over: u64,
 }
 
-/// Returns the reads of the calling thread since it began. The difference of two answers is the
-/// reads of the calls between them.
+/// Returns the counts of the reads that the calling thread has made since it began. The difference
+/// of two such results counts the reads between the two calls.
 #[unsafe(no_mangle)]
 pub extern "C" fn firn_thread_reads() -> firn_reads {
     guard_value(firn_reads::default(), || {

@@ -22,18 +22,20 @@ pub struct firn_table {
 
 impl firn_table {
     /// # Safety
-    /// `table` is NULL or from `firn_table_open` and not closed.
+    /// `table` must be NULL or from `firn_table_open`, and must not be closed.
     pub(crate) unsafe fn get<'a>(table: *const firn_table) -> Result<&'a Arc<Table>, CallOutcome> {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         Ok(&unsafe { Self::whole(table) }?.table)
     }
 
     /// # Safety
-    /// As for [`Self::get`].
+    /// The requirements are those of [`Self::get`].
     pub(crate) unsafe fn whole<'a>(
         table: *const firn_table,
     ) -> Result<&'a firn_table, CallOutcome> {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         unsafe { table.as_ref() }.ok_or_else(|| Error::invalid("no table").into())
     }
 
@@ -51,7 +53,7 @@ impl firn_table {
 /// error names the remedy.
 ///
 /// # Safety
-/// The pointers are valid for what they name.
+/// The pointers must be valid for their types.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_table_open(
     db: *const firn_db,
@@ -60,8 +62,8 @@ pub unsafe extern "C" fn firn_table_open(
     out: *mut *mut firn_table,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it; the
-        // strings end with a NUL byte and stay valid during the call.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle; the strings end with a NUL byte and stay valid during the call.
         let (db, temporary, table_name) = unsafe {
             (
                 firn_db::get(db)?,
@@ -94,11 +96,12 @@ pub unsafe extern "C" fn firn_table_open(
 /// Whether the table is a temporary one, which only one session uses.
 ///
 /// # Safety
-/// The table is live.
+/// The table must be live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_table_is_temporary(table: *const firn_table) -> bool {
     guard_value(false, || {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         unsafe { firn_table::whole(table) }.is_ok_and(firn_table::is_temporary)
     })
 }
@@ -108,11 +111,12 @@ pub unsafe extern "C" fn firn_table_is_temporary(table: *const firn_table) -> bo
 /// valid until the table is closed.
 ///
 /// # Safety
-/// The table is live.
+/// The table must be live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_table_warning(table: *const firn_table) -> *const c_char {
     guard_value(std::ptr::null(), || {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let table = unsafe { firn_table::whole(table) }.ok();
         let warning = table.and_then(|table| table.warning.as_ref());
         warning.map_or(std::ptr::null(), |words| words.as_ptr())
@@ -123,11 +127,12 @@ pub unsafe extern "C" fn firn_table_warning(table: *const firn_table) -> *const 
 /// transaction has changed rows on which it depends.
 ///
 /// # Safety
-/// The table is live.
+/// The table must be live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_table_is_optimistic(table: *const firn_table) -> bool {
     guard_value(false, || {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         unsafe { firn_table::get(table) }.is_ok_and(|table| table.is_optimistic())
     })
 }
@@ -135,8 +140,8 @@ pub unsafe extern "C" fn firn_table_is_optimistic(table: *const firn_table) -> b
 /// Closes a table.
 ///
 /// # Safety
-/// `table` is NULL or from `firn_table_open`, and not used afterwards. Its open cursors may still
-/// be used.
+/// `table` must be NULL or from `firn_table_open`, and must not be used afterwards. Its open
+/// cursors may still be used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_table_close(table: *mut firn_table) {
     // SAFETY: the handle came from `boxed`, and the host passes it here once, as its last use.

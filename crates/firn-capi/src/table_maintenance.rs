@@ -13,23 +13,25 @@ use std::sync::Arc;
 /// transaction.
 ///
 /// # Safety
-/// The table is live.
+/// The table must be live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_refuse_prepared_changes(table: *const firn_table) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let whole = unsafe { firn_table::whole(table) }?;
         Ok(whole.table.refuse_prepared_changes(whole.db().context())?)
     })
 }
 
 /// Checks a table: checksums of its files, and that rows and index entries match. With `extended`,
-/// each row and each entry is looked up; without it, only those of an index whose entries do not
-/// match the rows. `problem` is called for each problem found; the status is then
-/// `FIRN_CORRUPTION`.
+/// looks up each row and each entry; without `extended`, only the rows and entries of an index
+/// whose entries do not match the rows. `problem` is called for each problem found; the status is
+/// then `FIRN_CORRUPTION`.
 ///
 /// # Safety
-/// The handles are live, the session is this thread's; `problem` calls no function of the core.
+/// The handles must be live, and only this thread may use the session; `problem` must not call the
+/// core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_check_table(
     session: *mut firn_session,
@@ -41,7 +43,7 @@ pub unsafe extern "C" fn firn_check_table(
 ) -> firn_status {
     guard(|| {
         // SAFETY: both handles are live, and this thread alone uses the session, so the borrow of
-        // it is unique.
+        // the session is unique.
         let (session, whole) = unsafe { (session_mut(session)?, firn_table::whole(table)?) };
         let owner = Arc::clone(session.transaction.owner());
         let views = &whole.db.context().super_versions;
@@ -52,7 +54,7 @@ pub unsafe extern "C" fn firn_check_table(
         unsafe { rows.write(report.rows) };
         for text in &report.problems {
             let text = CString::new(text.as_str()).unwrap_or_default();
-            // SAFETY: callback and context are the host's and stay valid during the call.
+            // SAFETY: the host keeps callback and context valid during the call.
             unsafe { problem(context, text.as_ptr()) };
         }
         match report.problem_count {
@@ -73,7 +75,7 @@ pub unsafe extern "C" fn firn_check_table(
 /// effect.
 ///
 /// # Safety
-/// The handles are live; `progress` calls no function of the core.
+/// The handles must be live; `progress` must not call the core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_optimize_table(
     table: *const firn_table,
@@ -81,10 +83,11 @@ pub unsafe extern "C" fn firn_optimize_table(
     context: *mut c_void,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let whole = unsafe { firn_table::whole(table) }?;
         let indexes = whole.table.index_ids();
-        // SAFETY: callback and context are the host's and stay valid during the call.
+        // SAFETY: the host keeps callback and context valid during the call.
         let mut report = unsafe { reporter(progress, context, "the optimization was interrupted") };
         Ok(whole.db.optimize(&indexes, &mut report)?)
     })

@@ -41,7 +41,7 @@ pub struct firn_trx_info {
     pub isolation: firn_isolation,
     /// When it began, microseconds since 1970.
     pub begun_us: u64,
-    /// When its lock wait began, microseconds since 1970; 0 if it does not wait.
+    /// When the transaction's lock wait began, microseconds since 1970; 0 if it does not wait.
     pub wait_begun_us: u64,
     /// Keys locked.
     pub rows_locked: u64,
@@ -54,11 +54,11 @@ pub struct firn_trx_info {
     pub weight: u64,
     /// Memory of its own writes, bytes.
     pub write_bytes: u64,
-    /// When it took its snapshot, microseconds since 1970; 0 if it keeps none.
+    /// When the transaction took its snapshot, microseconds since 1970; 0 if it keeps none.
     pub snapshot_us: u64,
-    /// Number of commits since it took its snapshot.
+    /// Number of commits since the transaction took its snapshot.
     pub snapshot_commits: u64,
-    /// The SQL text that its session executes; NULL if there is none.
+    /// The SQL text that the transaction's session executes; NULL if there is none.
     pub statement: *const c_char,
 }
 
@@ -79,7 +79,7 @@ fn pointer(text: &Option<CString>) -> *const c_char {
 /// Calls `each` for every open transaction of a session.
 ///
 /// # Safety
-/// `db` is open; `each` does not come back into the core.
+/// `db` must be open; `each` must not call the core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_list_transactions(
     db: *const firn_db,
@@ -87,7 +87,8 @@ pub unsafe extern "C" fn firn_list_transactions(
     context: *mut c_void,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let db = unsafe { firn_db::get(db) }?;
         let visible = db.context().super_versions.visible();
         for one in db.transactions() {
@@ -119,7 +120,7 @@ pub unsafe extern "C" fn firn_list_transactions(
                 snapshot_commits: visible.saturating_sub(seqno),
                 statement: pointer(&statement),
             };
-            // SAFETY: callback and context are the host's and stay valid during the call.
+            // SAFETY: the host keeps callback and context valid during the call.
             unsafe { each(context, &info) };
         }
         Ok(())
@@ -136,7 +137,7 @@ pub enum firn_lock_kind {
     FIRN_LOCK_EXCLUSIVE = 1,
     /// A range of keys, against inserts.
     FIRN_LOCK_GAP = 2,
-    /// An insert that waits, because others have locked the gap of its key.
+    /// An insert that waits because other transactions have locked the gap of its key.
     FIRN_LOCK_INSERT_INTENTION = 3,
 }
 
@@ -170,8 +171,8 @@ pub struct firn_lock_info {
     pub last_key: *const c_char,
     /// When the wait began, microseconds since 1970; 0 for a lock that is held.
     pub wait_begun_us: u64,
-    /// For a request that waits: one transaction that blocks it. If several do, the request is
-    /// listed once for each of them. 0 for a lock that is held.
+    /// One transaction that blocks the request; 0 for a lock that is held. If several transactions
+    /// block the request, it is listed once for each of them.
     pub blocker: u64,
     /// Number of the blocker's session.
     pub blocker_session: u64,
@@ -222,7 +223,7 @@ type LockCallback = unsafe extern "C" fn(context: *mut c_void, info: *const firn
 /// waits.
 ///
 /// # Safety
-/// `db` is open; `each` does not come back into the core.
+/// `db` must be open; `each` must not call the core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_list_locks(
     db: *const firn_db,
@@ -231,7 +232,8 @@ pub unsafe extern "C" fn firn_list_locks(
     context: *mut c_void,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let db = unsafe { firn_db::get(db) }?;
         let open = db.transactions();
         let sessions: HashMap<u64, u64> = open
@@ -241,7 +243,7 @@ pub unsafe extern "C" fn firn_list_locks(
         let session = |trx: u64| sessions.get(&trx).copied().unwrap_or(0);
         if waits {
             for wait in db.lock_waits() {
-                // SAFETY: callback and context are the host's and stay valid during the call.
+                // SAFETY: the host keeps callback and context valid during the call.
                 unsafe { list_wait(db, &wait, &session, each, context) };
             }
             return Ok(());
@@ -251,8 +253,8 @@ pub unsafe extern "C" fn firn_list_locks(
             let last = lock.last.as_ref().map(|last| {
                 match last.starts_with(&lock.key[..4.min(lock.key.len())]) {
                     true => KeyText::of(db, last).values,
-                    // The gap ends at the first key of the next index, because it lies behind the
-                    // last entry of its own index. Do not name a key of another index.
+                    // The gap lies behind the last entry of its index, so it ends at the first key
+                    // of the next index. Do not name a key of that other index.
                     false => c_text("the end"),
                 }
             });
@@ -273,7 +275,7 @@ pub unsafe extern "C" fn firn_list_locks(
                 blocker: 0,
                 blocker_session: 0,
             };
-            // SAFETY: callback and context are the host's and stay valid during the call.
+            // SAFETY: the host keeps callback and context valid during the call.
             unsafe { each(context, &info) };
         }
         Ok(())
@@ -281,7 +283,7 @@ pub unsafe extern "C" fn firn_list_locks(
 }
 
 /// # Safety
-/// As for [`firn_list_locks`].
+/// The requirements are those of [`firn_list_locks`].
 unsafe fn list_wait(
     db: &Db,
     wait: &WaitInfo,
@@ -308,7 +310,7 @@ unsafe fn list_wait(
             blocker: *blocker,
             blocker_session: session(*blocker),
         };
-        // SAFETY: callback and context are the host's and stay valid during the call.
+        // SAFETY: the host keeps callback and context valid during the call.
         unsafe { each(context, &info) };
     }
 }
@@ -345,7 +347,7 @@ pub struct firn_deadlock_info {
 /// Calls `each` for every transaction of the last ten deadlocks, the oldest deadlock first.
 ///
 /// # Safety
-/// `db` is open; `each` does not come back into the core.
+/// `db` must be open; `each` must not call the core.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_list_deadlocks(
     db: *const firn_db,
@@ -353,7 +355,8 @@ pub unsafe extern "C" fn firn_list_deadlocks(
     context: *mut c_void,
 ) -> firn_status {
     guard(|| {
-        // SAFETY: the handle is live: the host frees it only after its last call with it.
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
         let db = unsafe { firn_db::get(db) }?;
         for deadlock in db.deadlocks() {
             for (at, member) in deadlock.members.iter().enumerate() {
@@ -377,7 +380,7 @@ pub unsafe extern "C" fn firn_list_deadlocks(
                     blocker: deadlock.members[next].owner,
                     statement: pointer(&statement),
                 };
-                // SAFETY: callback and context are the host's and stay valid during the call.
+                // SAFETY: the host keeps callback and context valid during the call.
                 unsafe { each(context, &info) };
             }
         }

@@ -48,8 +48,8 @@ pub fn run(args: &Definition, out: &Output) -> Result<Outcome> {
 }
 
 /// The table with this name, or the first of its partitions. Fails if the partitions have different
-/// definitions: some were changed after others, and nothing tells which definition is that of the
-/// table.
+/// definitions: some partitions were changed later than others, and nothing tells which definition
+/// is that of the table.
 fn find(known: &CatalogState, name: &str) -> Result<Arc<TableEntry>> {
     let Some((database, table)) = name.split_once('.') else {
         return Err(Error::invalid(format_args!("{name}: not database.table")));

@@ -35,8 +35,8 @@ struct Report {
     blobs: BlobsReport,
     levels: Vec<Level>,
     tables: Vec<TableReport>,
-    /// Stored bytes of indexes without a table. These were dropped, and compactions have not
-    /// removed all of their entries.
+    /// Stored bytes of indexes that belong to no table: dropped indexes whose entries compactions
+    /// have not yet removed.
     other_stored_bytes: u64,
     /// Number of server objects, such as views, that the catalog keeps.
     server_objects: usize,

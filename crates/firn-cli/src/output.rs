@@ -54,7 +54,8 @@ impl Output {
         eprintln!("{json}");
     }
 
-    /// Tells people on standard error how far the command is. With `--json` nothing is printed.
+    /// Prints a line on standard error that tells how far the command is. Prints nothing with
+    /// `--json`.
     pub fn progress_line(&self, line: &str) {
         if !self.json {
             eprintln!("{line}");

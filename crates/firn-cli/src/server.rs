@@ -79,8 +79,8 @@ impl Server {
     pub fn ask(&mut self, statement: &str) -> Result<Vec<Vec<String>>> {
         self.questions += 1;
         let end = format!("firn-end-{}-errors-0", self.questions);
-        // The second statement marks the end of the rows. It also shows the number of errors: the
-        // client program may have gone on after one.
+        // Append a second statement, whose answer marks the end of the rows. The answer also has
+        // the number of errors, because the client program may have gone on after an error.
         let text = format!(
             "{statement};\nSELECT CONCAT('firn-end-{}-errors-', @@error_count);\n",
             self.questions

@@ -23,7 +23,8 @@ mod cycles;
 /// The meaning of a node of the graph.
 #[derive(Debug, Clone, Copy)]
 enum Instant {
-    /// The end of a transaction: its writes become visible, its locks are released.
+    /// The end of a transaction: the instant at which its writes become visible and its locks are
+    /// released.
     End(TxnIndex),
     /// An instant of a statement, by the statement's number in its transaction.
     In(TxnIndex, usize),
@@ -540,9 +541,9 @@ impl Builder<'_> {
             self.graph
                 .edge(meeting.node, self.ends[next], EdgeKind::RwRange, row);
         }
-        // Between whole transactions there is a dependency only if one of them has moved the row
-        // out of the range, or moves it in later. Other versions of the row outside of the range
-        // do not concern the scan.
+        // Add a dependency between whole transactions only for a transaction that moved the row out
+        // of the range before the scan, or moves it into the range later. A scan does not depend on
+        // other changes of a row outside of its range.
         let covered = |i: usize| chain.place(i).is_some_and(|place| scan.covers(row, place));
         let leaver = made.filter(|_| first > 0 && covered(first - 1));
         if let Some(leaver) = leaver {

@@ -5,20 +5,20 @@ use std::collections::{HashMap, VecDeque};
 /// The reason why one instant is before another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum EdgeKind {
-    /// The first precedes the second in one transaction.
+    /// The first node precedes the second one in the same transaction.
     Session,
-    /// The first was answered before the second was requested.
+    /// The first node's request was answered before the second node's was made.
     Time,
-    /// The second wrote on top of a version of the first.
+    /// The second node wrote on top of a version that the first one wrote.
     Ww,
-    /// The second read a version of the first, or missed a row that the first had deleted or put
-    /// elsewhere.
+    /// The second node read a version that the first one wrote, or missed a row that the first one
+    /// had deleted or moved out of the scan.
     Wr,
-    /// The first read a version that the second overwrote.
+    /// The first node read a version that the second one overwrote.
     Rw,
-    /// The first read a range without a row that the second put there.
+    /// The first node read a range without a row that the second one later put into the range.
     RwRange,
-    /// The first locked a range into which the second put a row.
+    /// The first node locked a range into which the second one later put a row.
     Gap,
 }
 
@@ -48,7 +48,8 @@ impl Graph {
         self.out[from].push(Edge { to, kind, row });
     }
 
-    /// One short cycle of each strongly connected component, over the edges of these kinds.
+    /// Returns one short cycle of each strongly connected component of the graph that has only the
+    /// edges of these kinds.
     pub(crate) fn cycles(&self, kinds: &[EdgeKind]) -> Vec<Cycle> {
         let components = self.components(kinds);
         components
@@ -57,8 +58,8 @@ impl Graph {
             .collect()
     }
 
-    /// Strongly connected components with more than one node, over the edges of these kinds
-    /// (Tarjan's algorithm, without recursion).
+    /// Returns the strongly connected components with more than one node of the graph that has only
+    /// the edges of these kinds (Tarjan's algorithm, without recursion).
     pub(crate) fn components(&self, kinds: &[EdgeKind]) -> Vec<Vec<usize>> {
         const NEW: usize = usize::MAX;
         let n = self.out.len();

@@ -30,8 +30,8 @@ pub struct Setup {
     #[serde(default)]
     pub unique: Vec<u64>,
     /// Lists in optimistic tables. Below SERIALIZABLE, all statements read these lists as plain
-    /// SELECTs do and lock nothing. The commit of a transaction fails if another one has changed a
-    /// row that it has locked, changed or deleted.
+    /// SELECTs do and lock nothing. The commit of a transaction fails if another transaction has
+    /// changed a row that the first one has locked, changed or deleted.
     #[serde(default)]
     pub optimistic: Vec<u64>,
 }
@@ -85,7 +85,8 @@ pub struct TimeSpan {
 pub struct Txn {
     /// Unique in the history.
     pub id: u64,
-    /// Number of the life of the database in which it ran; each crash begins the next life.
+    /// Number of the life of the database in which the transaction ran; each crash begins the next
+    /// life.
     #[serde(default)]
     pub life: u32,
     /// Isolation level of the transaction.
@@ -122,7 +123,7 @@ pub enum StatementStatus {
     Done,
     /// Success, but a rollback to a savepoint took its writes back.
     Undone,
-    /// An error, or no answer: it returned no rows, and none of its writes stay.
+    /// The statement got an error or no answer: it returned no rows, and none of its writes stay.
     Failed,
 }
 
@@ -145,7 +146,7 @@ pub enum Statement {
         scan: Scan,
         /// The rows that it returned.
         rows: Vec<Row>,
-        /// Whether it may leave rows out (SKIP LOCKED).
+        /// Whether the statement may leave rows out (SKIP LOCKED).
         #[serde(default)]
         partial: bool,
     },
@@ -158,10 +159,11 @@ pub enum Statement {
         /// The number that it adds to the amount of each row.
         #[serde(default)]
         add: i64,
-        /// List and position that it moves the row to.
+        /// List and position to which the update moves the row.
         #[serde(default)]
         to: Option<(u64, i64)>,
-        /// Whether it gives the row another primary key, while list and position stay.
+        /// Whether the update gives the row another primary key and leaves list and position as
+        /// they are.
         #[serde(default)]
         renames: bool,
         /// Number of rows that it changed, as the engine reported it.
@@ -225,7 +227,7 @@ pub enum Scan {
 }
 
 impl Scan {
-    /// Whether the scan requests the row `id` when it is at this list and position.
+    /// Whether the scan requests the row `id` if the row is at this list and position.
     pub fn covers(&self, id: u64, (at_list, pos): (u64, i64)) -> bool {
         match *self {
             Self::Range {

@@ -226,8 +226,9 @@ impl<'a> Chains<'a> {
             (TxnOutcome::Unknown, Some(_)) => Fate::Lost,
         };
         self.fates = txns.iter().enumerate().map(fate).collect();
-        // A `Lost` transaction has committed after all if a committed one wrote on top of it or
-        // deleted its version. Repeat, since each one found may save others.
+        // A `Lost` transaction has committed after all if a committed transaction wrote on top of
+        // its version or deleted it. Repeat the search, since each transaction found may prove that
+        // others have committed.
         loop {
             let mut saved = Vec::new();
             for (reader, _, op) in self.ops() {
@@ -302,7 +303,7 @@ impl<'a> Chains<'a> {
         *first = o.min(*first);
     }
 
-    /// The version that was read; `None` if the row's log fits no version.
+    /// Returns the number of the version that was read; `None` if the row's log fits no version.
     pub(crate) fn version_of(&self, row: &Row) -> Option<usize> {
         let part = self.committed_part(row);
         let chain = self.rows.get(&row.id)?;

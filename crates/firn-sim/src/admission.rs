@@ -1,5 +1,6 @@
-//! Thousands of writers at the stall gate, on a virtual clock: the real line of writers, token
-//! bucket and ledger, with simulated threads that wake late, disks that stall, and kills.
+//! Thousands of writers at the stall gate, on a virtual clock: the real queue of writers, token
+//! bucket and ledger of the stall gate, with simulated threads that wake late, disks that stall,
+//! and kills.
 //!
 //! Each event happens at a time that follows from the seed: a writer arrives, wakes by its timer or
 //! because another has woken it, ends its commit, or is killed; or the mode of the gate changes.
@@ -76,12 +77,13 @@ pub struct GateOutcome {
     pub wakes: u64,
     /// Visited tickets.
     pub visits: u64,
-    /// Calls of the line.
+    /// Calls of the [`Admission`].
     pub calls: u64,
 }
 
 impl GateOutcome {
-    /// The longest time by which a writer passed after one that had come later, microseconds.
+    /// The longest time by which a writer passed the gate after a writer that had come later,
+    /// microseconds.
     pub fn overtaken_us(&self) -> u64 {
         let mut by_ticket: Vec<&Pass> = self.passes.iter().collect();
         by_ticket.sort_by_key(|pass| pass.ticket);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Directory of the log archive.
 pub const ARCHIVE: &str = "/archive";
 
-/// The last log segment in `backup`, 0 if it holds none.
+/// Number of the last log segment in `backup`; 0 if the backup holds none.
 ///
 /// # Errors
 /// Those of listing the directory: `Io`, and `NotFound` if it does not exist.

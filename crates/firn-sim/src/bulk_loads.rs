@@ -567,7 +567,7 @@ fn run(seed: u64) -> Result<LoadStats, Stop> {
 }
 
 /// Runs loads and index changes with an archived log and a crash in between, then recovers each
-/// backup to a random state since it was made.
+/// backup to a randomly chosen state that the database had after the backup.
 ///
 /// # Errors
 /// A [`Failure`] if a recovery fails or leads to another state, or if a call fails.

@@ -18,7 +18,8 @@ pub fn print_costs(seed: u64) {
     }
 }
 
-/// Plans of `seconds` each, for machines and trees of several kinds.
+/// Plans of simulations for several kinds of machines and trees. Each simulation runs for `seconds`
+/// of virtual time.
 pub fn plans(seed: u64, seconds: u64) -> Vec<(&'static str, MachinePlan)> {
     let plan = MachinePlan {
         seed,

@@ -228,9 +228,9 @@ fn history_of(seed: u64) -> Result<(History, u64), Failure> {
         ),
         gap_locks: true,
         hides_unsynced: true,
-        // Empty although table 2 has a unique index: if the snapshot's row and an own one have the
-        // same position, the server's lookup returns one of them, but these clients scan and get
-        // both.
+        // List no unique index here, although table 2 has one. If a row of the snapshot and a row
+        // that the transaction has written have the same position, a lookup of the server returns
+        // one of them, but these clients scan the index and get both.
         unique: Vec::new(),
         balanced: vec![shared.lists.bank()],
         optimistic: shared.lists.optimistic(),

@@ -2,7 +2,7 @@
 //!
 //! Each event (a commit, a prepare, a change of the catalog or of a counter) gets a number, its
 //! *moment*: 1, 2, 3 and so on. The model knows the state at every moment since the last recovery,
-//! because a crash may bring back any of them that is not before the last acknowledged one.
+//! because a crash may bring back the state at the last acknowledged moment or at any later one.
 //!
 //! ```text
 //! moment      1        2           3        4
@@ -179,12 +179,12 @@ impl Model {
         at
     }
 
-    /// From now on, everything up to `at` must survive a kill of the process.
+    /// Notes that from now on, everything up to `at` must survive a kill of the process.
     pub fn acknowledge_written(&mut self, at: Moment) {
         self.written = self.written.max(at);
     }
 
-    /// From now on, everything up to `at` must survive a power cut, and so a kill.
+    /// Notes that from now on, everything up to `at` must survive a power cut, and so a kill.
     pub fn acknowledge(&mut self, at: Moment) {
         self.durable = self.durable.max(at);
         self.acknowledge_written(at);
@@ -226,7 +226,7 @@ impl Model {
         side
     }
 
-    /// A recovery brought back the state at `at`: later events are forgotten.
+    /// Notes that a recovery brought back the state at `at`: forgets all later events.
     pub fn recovered(&mut self, at: Moment) {
         self.base = self.side_at(at);
         self.base_at = at;

@@ -3,7 +3,7 @@
 //! The files are invented: the manifest names them, and none exists. They go through the real
 //! version set, picker, backlog, catalog and database. Each measured operation has a budget in
 //! counts of work ([`WorkCount`]), which are the same on every machine. Times are printed beside
-//! them and never judged.
+//! the counts and never judged.
 //!
 //! A budget is a constant, or grows with the files of the job and the logarithm of all files. So
 //! the budgets that hold for a few thousand files must hold for three hundred thousand.
@@ -120,8 +120,8 @@ impl Costs {
         result
     }
 
-    /// Adds an operation. If one with this name is there already, keeps that one, with the larger
-    /// of both values for each number of its work and for its time.
+    /// Adds an operation. If an operation with this name exists already, sets its time and each of
+    /// its counts to the larger of both values.
     fn record(&mut self, one: Measured) {
         match self.all.iter_mut().find(|m| m.what == one.what) {
             Some(known) => {

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Sends calls for log segments to `log`, all others to `rest`. Both must give access to the same
-/// files, because a rename or a link may lead from the one to the other. For example, one is an
-/// environment and the other wraps it to inject faults.
+/// files, because a rename or a link may lead from one environment to the other. For example, `log`
+/// is an environment and `rest` wraps it to inject faults.
 pub struct SplitEnv {
     /// Serves files named `*.wal`.
     pub log: Arc<dyn Env>,

@@ -116,7 +116,8 @@ pub struct World {
     sessions: Vec<Session>,
     /// Holders of each row lock: owner number and mode, by key.
     locks: BTreeMap<Vec<u8>, BTreeMap<u64, LockMode>>,
-    /// Owner numbers of prepared transactions that no session owns, by xid.
+    /// For each prepared transaction that no session owns, by xid: the number under which it owns
+    /// its row locks.
     detached: BTreeMap<Vec<u8>, u64>,
     next_owner: u64,
     next_name: u64,
@@ -129,8 +130,9 @@ pub struct World {
     /// Whether SSTs that belong neither to the tree nor to a transaction may be on disk until the
     /// next start, because the call that should have removed them may have failed.
     has_stray_files: bool,
-    /// The largest value that a counter has had in a generation, whether the value is durable or
-    /// only in memory. Keys: counter id and generation.
+    /// By counter id and generation: the largest value that the counter has had in this generation,
+    /// durable or only in memory. Setting a counter to a value begins a new generation; raising it
+    /// does not.
     counters_most: BTreeMap<(u64, u64), u64>,
     stats: Stats,
 }
@@ -212,7 +214,7 @@ impl World {
         self.has_stray_files = true;
     }
 
-    /// Takes `n` steps, or fewer if one ends early.
+    /// Takes `n` steps, or fewer if a step ends early with an error.
     ///
     /// # Errors
     /// [`StepEnd::Engine`] if a call of the database fails; [`StepEnd::Failed`] if a result differs

@@ -6,8 +6,8 @@
 //! compactions after the run counts too; bytes written per byte updated, these flushes and
 //! compactions included, as the process counts them (without those of the file system's journal);
 //! and bytes of files per live byte, at most and at rest. Rounds with values in line and out of
-//! line take turns. With `STAT=/sys/block/sda/stat` it counts the bytes sent to that device
-//! instead, and prints the device's flushes per update.
+//! line take turns. With `STAT=/sys/block/sda/stat` the example counts the bytes sent to that
+//! device instead, and prints the device's flushes per update.
 #![allow(clippy::disallowed_methods)] // A measurement reads the clock.
 
 use firn::base::Value;

@@ -21,11 +21,14 @@ class Meaning(Enum):
     FULL = "full"
 
 
-# ER_LOCK_WAIT_TIMEOUT, ER_LOCK_DEADLOCK, ER_CHECKREAD (the row changed after the snapshot).
+# Errors after which a client retries the transaction: ER_LOCK_WAIT_TIMEOUT, ER_LOCK_DEADLOCK,
+# ER_CHECKREAD (the row changed after the snapshot).
 _MYSQL_RETRY = {1205, 1213, 1020}
-# Connection refused, server gone, lost, lost with details, shutdown, connection killed.
+# Errors of a lost connection: connection refused (socket, TCP), server gone, connection lost (two
+# codes), server shutdown, connection killed.
 _MYSQL_LOST = {2002, 2003, 2006, 2013, 2055, 1053, 1927}
-# ER_DISK_FULL, ER_RECORD_FILE_FULL. Errors that carry ENOSPC in their text are matched below.
+# Errors of a full disk: ER_DISK_FULL, ER_RECORD_FILE_FULL. `meaning` also recognizes errors with
+# ENOSPC in their text.
 _MYSQL_FULL = {1021, 1114}
 _POSTGRESQL_RETRY = {"40001", "40P01", "55P03"}
 _POSTGRESQL_FULL = {"53100"}

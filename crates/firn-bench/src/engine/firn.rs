@@ -35,8 +35,8 @@ pub(super) fn open(settings: &Settings) -> Result<Firn> {
     mutable
         .memtable_size
         .store(settings.memtable, Ordering::Relaxed);
-    // The other engines get `cache` bytes for their cache, and each of them may fill four memtables
-    // besides. Firn has one limit for all of its memory, so it gets the sum.
+    // Each of the other engines gets `cache` bytes for its cache, and may fill four memtables in
+    // addition. Firn has one limit for all of its memory, so its limit is the sum of both.
     let memory_limit = settings.cache + 4 * settings.memtable;
     mutable.memory_limit.store(memory_limit, Ordering::Relaxed);
     mutable.set_commit_durability(match settings.durable {

@@ -1,5 +1,5 @@
 //! fjall with the settings that its documentation recommends. Of the codecs that the other engines
-//! use it has LZ4 only. It has no direct I/O.
+//! use, fjall has only LZ4. It has no direct I/O.
 
 use super::{Engine, Entry, Result, Session, Settings};
 use crate::data::Key;

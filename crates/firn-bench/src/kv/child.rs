@@ -208,8 +208,8 @@ fn measured(line: &Line, cx: &Cx<'_>) -> Result<Vec<Tally>> {
     }
 }
 
-/// Makes a call that writes each key once. The i-th write gets the key with the number
-/// `place(permutation, i)`.
+/// Returns the function that the threads of a load repeat. All calls together write each key once;
+/// the i-th write has the key with the number `place(permutation, i)`.
 fn load<'a>(cx: &'a Cx<'_>, place: impl Fn(&Permutation, u64) -> u64 + Send + 'a) -> Call<'a> {
     let mut random = Random::new(0);
     let mut entries = Vec::with_capacity(cx.batch);
@@ -236,8 +236,8 @@ fn entry(number: u64, random: &mut Random) -> engine::Entry {
     (key(number), bytes)
 }
 
-/// Makes a call that writes random keys. It has nothing left to do when all threads together have
-/// written `total` entries; with `None` it never ends.
+/// Returns the function that a thread repeats to write random keys. The work ends when all threads
+/// together have written `total` entries; with `None` it never ends.
 fn overwrite<'a>(cx: &'a Cx<'_>, thread: usize, total: Option<u64>) -> Call<'a> {
     let mut random = Random::new(cx.seed + thread as u64);
     let mut entries = Vec::with_capacity(cx.batch);

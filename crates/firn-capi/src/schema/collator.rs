@@ -9,12 +9,12 @@ use std::sync::Arc;
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct firn_collator {
-    /// Writes the weights of the text on a level to `weights`, big-endian, without padding. The
-    /// text is `filled` if it is that of a CHAR, with spaces up to the length of the column. Sets
-    /// `weighed` to the number of bytes of the text that these weights stand for; it is less than
-    /// `len` if the byte after them begins no character. Returns the number of bytes written. A
-    /// number above `capacity` means that nothing was written and a call with that capacity must
-    /// follow.
+    /// Writes the weights of the text on a level to `weights`, big-endian, without padding.
+    /// `filled` says that the text is the value of a CHAR column, with spaces up to the length of
+    /// the column. Sets `weighed` to the number of bytes of the text that these weights stand for;
+    /// it is less than `len` if the byte after them begins no character. Returns the number of
+    /// bytes written. A number above `capacity` means that nothing was written and a call with that
+    /// capacity must follow.
     pub sort_key: unsafe extern "C" fn(
         handle: *const c_void,
         level: u32,
@@ -113,7 +113,8 @@ impl Collator for HostCollator {
 /// valid description of a collation. Only tests of the callbacks need this function.
 ///
 /// # Safety
-/// All pointers are valid; `text` has `len` bytes, `out` has room for `capacity`.
+/// All pointers must be valid; `text` must have `len` bytes, and `out` must have room for
+/// `capacity`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_text_key(
     collation: *const firn_collation,

@@ -13,7 +13,7 @@ use serde::Serialize;
 use std::collections::HashSet;
 use std::path::Path;
 
-/// Consecutive log segments, with the first and last commit and time in them.
+/// Consecutive log segments, with the seqnos and times of the first and the last commit in them.
 #[derive(Debug, Default, Serialize)]
 pub struct SegmentRange {
     pub first_segment: u64,
@@ -133,13 +133,14 @@ pub fn ranges(archive: &Path) -> Result<Vec<SegmentRange>> {
 
 /// Removes the files that none of the backups in `kept` needs:
 ///
-/// - Segments that every backup of this archive contains itself. The numbers of the segments
-///   decide, not the ids of the backups: ids are times, and clocks may be set back.
+/// - Segments up to the last one in the oldest backup that this archive continues: the backups
+///   themselves contain them. The oldest backup is the one with the smallest segment number, not
+///   the smallest id: ids are times, and clocks may be set back.
 /// - SSTs that these segments name: the backups have those that are still in use.
-/// - Blob files that were made before the first of these backups and no longer existed when it was
-///   taken: nothing referred to them. Blob files in this first backup stay, because later commits
-///   may refer to values that were being written. A blob file that a later segment names stays,
-///   too: its number may have been drawn before the backup, and the file made after it.
+/// - Blob files that were made before this oldest backup and no longer existed when it was taken:
+///   nothing referred to them. Blob files in the oldest backup stay, because later commits may
+///   refer to values that were being written. A blob file that a later segment names stays, too:
+///   the engine may have chosen its file id before the backup, and created the file after it.
 pub fn prune(archive: &Path, kept: &[Backup]) -> Result<Removed> {
     let env = PosixEnv::new();
     let owner = archive_owner(&env, archive)?;

@@ -63,8 +63,8 @@ impl<'a> InProgress<'a> {
             }
             let mark = Self { target, id };
             // Call `taken` only after this mark is put. Another backup with the same id keeps its
-            // mark until it has published itself; this mark could be put only after that, so
-            // `taken` sees the other backup.
+            // mark until it has been published. This mark could be put only when that mark was
+            // gone, so `taken` sees the other backup.
             match taken(&mark.id)? {
                 true => mark.remove()?,
                 false => return Ok(mark),
@@ -78,7 +78,8 @@ impl<'a> InProgress<'a> {
         Ok(names.filter(|name| *name != self.id).collect())
     }
 
-    /// Returns `self` if `refused` is false for all other marks. Otherwise removes the mark `self`.
+    /// Returns `self` if `refused` is false for the marks of all other commands. Otherwise removes
+    /// the own mark, `self`.
     ///
     /// # Errors
     /// `Busy` if another mark is refused.

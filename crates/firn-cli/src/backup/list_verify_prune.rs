@@ -253,7 +253,7 @@ fn examine(backup: &Backup) -> Result<()> {
 pub struct Pruned {
     pub kept: Vec<String>,
     /// Ids of damaged backups that stay, because they are not older than the oldest backup kept, or
-    /// because no sound one was removed.
+    /// because no undamaged backup was removed.
     pub damaged: Vec<String>,
     pub removed: Vec<String>,
     removed_files: usize,
@@ -344,8 +344,8 @@ fn remove_others(target: &Target, keep: usize) -> Result<Pruned> {
     }
     let (old, kept) = good.split_at(good.len().saturating_sub(keep));
     let oldest = kept.first().map(|(entry, _)| &entry.id);
-    // A damaged backup is removed only together with sound ones, if it is older than those to be
-    // kept. If no sound one is removed, it may be the only backup of its time.
+    // Remove a damaged backup only if it is older than the backups to be kept, and if undamaged
+    // backups are removed, too. Otherwise it may be the only backup of its time.
     let is_old = |entry: &Entry| !old.is_empty() && oldest.is_some_and(|oldest| entry.id < *oldest);
     let (old_damaged, damaged): (Vec<_>, Vec<_>) = damaged.into_iter().partition(is_old);
     let mut named = HashSet::new();

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Time between two looks for the checkpoint. It is short, because until this program locks the new
-/// checkpoint, another backup could take it for one that was left behind.
+/// checkpoint, another backup could take the checkpoint for that of a killed backup and remove it.
 const POLL: Duration = Duration::from_millis(2);
 
 /// Lines of `mariadb-backup` that an error shows.
@@ -93,7 +93,7 @@ pub fn take(
     refuse_files_elsewhere(server, data_dir)?;
     // Other backups may be making checkpoints that nobody has locked yet, because this session is
     // in no backup stage that would keep them waiting. `remove_left_behind` leaves these
-    // checkpoints alone, because the processes in their names run.
+    // checkpoints alone, because the processes whose ids are in their names still run.
     let mut notes = remove_left_behind(parent)?;
     let mut copies = parent.to_owned();
     if let Some(dir) = &args.copy_dir {
@@ -197,8 +197,8 @@ fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).map_err(|e| Error::io(&e, path.display()))
 }
 
-/// Refuses a server whose InnoDB has files outside the data directory: they have no place in a
-/// restored one.
+/// Refuses a server whose InnoDB has files outside the data directory: such files have no place in
+/// a restored data directory.
 fn refuse_files_elsewhere(server: &mut Server, data_dir: &Path) -> Result<()> {
     let question = "SELECT IFNULL(@@innodb_data_home_dir, ''), \
                     IFNULL(@@innodb_log_group_home_dir, ''), IFNULL(@@innodb_undo_directory, ''), \
@@ -229,8 +229,8 @@ fn refuse_files_elsewhere(server: &mut Server, data_dir: &Path) -> Result<()> {
         let path = database
             .map_err(|e| Error::io(&e, data_dir.display()))?
             .path();
-        // Ignore a directory that cannot be read, such as lost+found. If it is a needed database,
-        // mariadb-backup fails.
+        // Ignore a directory that cannot be read, such as lost+found. If the directory is a
+        // database that the backup needs, mariadb-backup fails.
         if let Ok(inside) = fs::read_dir(&path) {
             files.extend(inside.filter_map(|file| Some(file.ok()?.path())));
         }
@@ -247,7 +247,8 @@ fn refuse_files_elsewhere(server: &mut Server, data_dir: &Path) -> Result<()> {
     }
 }
 
-/// Runs a command until it ends, its output into `log`, and calls `meanwhile` again and again.
+/// Runs a command until it ends, with its output in the file `log`. Calls `meanwhile` again and
+/// again until then.
 fn run(mut command: Command, log: &Path, meanwhile: &mut dyn FnMut() -> Result<()>) -> Result<()> {
     let program = command.get_program().to_string_lossy().into_owned();
     let started = (|| {
@@ -310,8 +311,8 @@ fn take_position(position: &mut Position, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether a file of the copy belongs into a data directory: `mariadb-backup` keeps notes of its
-/// own beside them.
+/// Whether a file of the copy belongs into a data directory. The other files are notes of
+/// `mariadb-backup`.
 fn belongs(name: &str) -> bool {
     let own = ["backup-my.cnf", "xtrabackup_", "mariadb_backup_"];
     let own = !name.contains('/') && own.iter().any(|prefix| name.starts_with(prefix));

@@ -140,7 +140,8 @@ impl Source {
         server.ask(&format!("SET GLOBAL firn_create_checkpoint = {quoted}"))?;
         // Round up, since the checkpoint may have commits of the current millisecond.
         let cut_ms = clock.wall_micros() / 1000 + 1;
-        // Lock the checkpoint before the next client could take it for one that was left behind.
+        // Lock the checkpoint at once: the next backup removes each checkpoint without a lock,
+        // because it takes it for the checkpoint of a killed backup.
         let db = ReadOnlyDb::open(Arc::new(PosixEnv::new()), &dir)?;
         let position = Some(server.position()?);
         server.backup_stage("END")?;

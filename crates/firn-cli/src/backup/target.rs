@@ -273,8 +273,8 @@ impl Target {
                             value
                         });
                     }
-                    // The job panicked. `results` keeps the error that was put there when the job
-                    // began: the transfer was broken off.
+                    // The job panicked. `results` keeps the error for a broken-off transfer, which
+                    // was put there when the job began.
                     Some(Err(_)) => failed = true,
                 }
             }
@@ -410,7 +410,7 @@ async fn download(
     Ok(((), len))
 }
 
-/// The error for an object: if a backup names it and it is missing, that is damage.
+/// Returns the error for an object. A missing object is damage, because a backup names the object.
 fn missing(error: &object_store::Error, object: &str) -> Error {
     match error {
         object_store::Error::NotFound { .. } => {

@@ -153,8 +153,8 @@ const PREFIX: &str = "checkpoint-";
 /// End of the name of a directory for the copy of `mariadb-backup`.
 const COPY: &str = ".copy";
 
-/// The directory of a backup's checkpoint. Its name has the process id, since a backup into another
-/// target may have the same id.
+/// The directory of a backup's checkpoint. The name of the directory contains the process id, since
+/// a backup into another target may have the same backup id.
 pub fn checkpoint_of(parent: &Path, id: &str) -> PathBuf {
     parent.join(format!("{PREFIX}{id}-{}", std::process::id()))
 }
@@ -188,8 +188,8 @@ fn process_of(name: &str) -> Option<u32> {
     (time.len() == 16 && time.bytes().enumerate().all(pattern)).then_some(process)
 }
 
-/// Whether another running process has this id. It may be a later process than the one that made
-/// the directory; then the directory stays until a later backup. This process itself does not
+/// Whether another running process has this id. That process may be a later one than the process
+/// that made the directory; then a later backup removes the directory. This process itself does not
 /// count: it has made no directory yet.
 fn lives(process: u32) -> bool {
     process != std::process::id() && Path::new("/proc").join(process.to_string()).exists()

@@ -47,13 +47,13 @@ pub fn check_tree(
         bar.inc(file.size);
     }
     bar.finish_and_clear();
-    // Do not report this error: the check of the log reports its damage.
+    // Do not report an error of reading the log here: the check of the log reports it.
     let (named, whole) = match db.log(tree) {
         Ok(log) => (log.files, true),
         Err(_) => match db.files_left(tree) {
             Ok(files) => (files, false),
-            // This version cannot read the log, so nobody knows which files it names: warn of no
-            // unnamed files.
+            // This version cannot read the log, so it is unknown which files the log names. Do not
+            // warn of files that nothing names.
             Err(error) if error.is_unsupported() => {
                 findings.error(&error);
                 return Ok(checked);

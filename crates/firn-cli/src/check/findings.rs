@@ -37,7 +37,7 @@ pub enum Verdict {
 pub struct Finding {
     /// How bad the finding is.
     pub severity: Severity,
-    /// The file or the table that the finding is about, if it is about one.
+    /// The file or the table that has the problem, if the finding belongs to one.
     pub place: Option<String>,
     /// Offset in the file, bytes.
     pub offset: Option<u64>,
@@ -84,7 +84,8 @@ impl Findings {
         }
         let (place, offset) = match error.kind() {
             ErrorKind::Corruption { file, offset } if !file.is_empty() => {
-                // Every reader of the same offset meets the same damage, so it is reported once.
+                // Several checks read the same offset and meet the same damage, so report the
+                // damage once.
                 if !self.places.insert((file.clone(), *offset)) {
                     return;
                 }

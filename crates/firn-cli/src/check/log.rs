@@ -6,8 +6,8 @@ use firn::db::{ReadOnlyDb, ReadOnlyLog, ReadOnlyTree};
 use firn::env::BLOCK;
 use firn::wal::{SegmentId, SegmentPiece, dump_segment, parse_segment_name, segment_name};
 
-/// Replays the log in memory. Returns the replayed log, `None` if it cannot be replayed or if there
-/// is no tree; and the number of segments.
+/// Replays the log in memory. Returns the replayed log and the number of segments. Instead of the
+/// log it returns `None` if the log cannot be replayed or if there is no tree.
 pub fn check(
     db: &ReadOnlyDb,
     tree: Option<&ReadOnlyTree>,

@@ -79,7 +79,8 @@ pub fn check(
     Ok(checked)
 }
 
-/// Warns of entries that belong to no table: they are harmless, but will never be removed.
+/// Warns of entries that belong to no table: they are harmless, but no compaction will ever remove
+/// them.
 fn warn_of_strangers(tree: &ReadOnlyTree, known: &CatalogState, findings: &mut Findings) {
     let mut ours: BTreeSet<IndexId> = known.retired.keys().copied().collect();
     ours.insert(CATALOG_INDEX);

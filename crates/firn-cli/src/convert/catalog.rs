@@ -119,7 +119,7 @@ fn blockers(client: &mut Client<'_>, schemas: &[String]) -> Result<BTreeMap<Tabl
     Ok(blockers)
 }
 
-/// All foreign keys of which child or parent is in one of the schemas.
+/// All foreign keys whose child table or parent table is in one of the schemas.
 ///
 /// # Errors
 /// Those of the server.
@@ -175,7 +175,7 @@ pub fn foreign_keys(client: &mut Client<'_>, schemas: &[String]) -> Result<Vec<F
 /// The fields of a row.
 ///
 /// # Errors
-/// `Unsupported` if there are not as many as the query has.
+/// `Unsupported` if the row has another number of fields than `N`.
 pub fn fields<const N: usize>(row: Vec<String>) -> Result<[String; N]> {
     row.try_into().map_err(|row: Vec<String>| {
         let found = row.len();

@@ -1,5 +1,5 @@
 //! The session in which a conversion works. The client program ends with the first error of the
-//! server, so the session is made again when the next statement needs it.
+//! server, so the next statement opens a new session.
 
 use crate::args::Convert;
 use crate::server::Server;

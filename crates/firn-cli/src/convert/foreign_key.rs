@@ -57,7 +57,7 @@ impl ForeignKey {
 
     /// The constraint as `ALTER TABLE` adds it. `RESTRICT` is left out, as in SHOW CREATE TABLE:
     /// the server then shows the same definition as before. The name of an index cannot be given:
-    /// the server would take it for that of the constraint.
+    /// the server would take this name for the name of the constraint.
     pub fn definition(&self) -> String {
         let list = |names: Vec<&String>| {
             let quoted: Vec<String> = names.into_iter().map(|name| quoted_name(name)).collect();
@@ -97,7 +97,7 @@ impl ForeignKey {
         )
     }
 
-    /// Locks both tables, under their own names and under those of [`Self::orphan_query`].
+    /// Locks both tables, under their own names and under their aliases in [`Self::orphan_query`].
     pub fn lock_statement(&self) -> String {
         let (child, parent) = (self.child.quoted(), self.parent.quoted());
         let mut locks = format!("LOCK TABLES {child} WRITE, {child} AS c READ, {parent} AS p READ");

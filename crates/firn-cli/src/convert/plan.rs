@@ -31,7 +31,7 @@ pub struct Plan {
     pub drop: Vec<ForeignKey>,
     /// Foreign keys to add at the end: the dropped ones, and saved ones that are not in force.
     pub add: Vec<ForeignKey>,
-    /// Saved keys that are in force again; only their saved copies are left to remove.
+    /// Saved keys that are in force again: only their saved copies must be removed.
     pub forget: Vec<ForeignKey>,
     /// Saved keys that cannot be added, because their tables have different engines or are gone.
     pub impossible: Vec<ForeignKey>,

@@ -1,5 +1,6 @@
-//! The table in which a schema keeps the foreign keys that a conversion has dropped. It exists
-//! from before the first one is dropped until the last one is in force again.
+//! The table in which a schema keeps the foreign keys that a conversion has dropped. The table is
+//! created before the first foreign key is dropped, and dropped when all of them are in force
+//! again.
 
 use super::catalog::{SAVED_TABLE, fields};
 use super::client::Client;
@@ -70,7 +71,7 @@ pub fn load(client: &mut Client<'_>, schemas: &[String]) -> Result<Vec<ForeignKe
 /// Saves foreign keys, each in the schema of its child.
 ///
 /// # Errors
-/// Those of the server. None of the keys may be dropped then.
+/// Those of the server. After an error the caller must drop none of the keys.
 pub fn save(client: &mut Client<'_>, keys: &[&ForeignKey]) -> Result<()> {
     let schemas: BTreeSet<&str> = keys.iter().map(|key| key.child.schema.as_str()).collect();
     for schema in schemas {
@@ -114,7 +115,7 @@ pub fn save(client: &mut Client<'_>, keys: &[&ForeignKey]) -> Result<()> {
     Ok(())
 }
 
-/// Forgets a key that is in force again.
+/// Removes the saved copy of a foreign key that is in force again.
 ///
 /// # Errors
 /// Those of the server.
@@ -128,7 +129,7 @@ pub fn forget(client: &mut Client<'_>, key: &ForeignKey) -> Result<()> {
     Ok(())
 }
 
-/// Drops the table where nothing is left in it.
+/// Drops the table of saved foreign keys in each schema in which it is empty.
 ///
 /// # Errors
 /// Those of the server.

@@ -11,11 +11,12 @@ use firn::base::Result;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-/// Converts as planned. A table that fails does not stop the others.
+/// Carries out a plan. If the conversion of a table fails, the other tables are converted all the
+/// same.
 ///
 /// # Errors
 /// Those of the server before the first table is converted: foreign keys cannot be saved or
-/// dropped. What was dropped by then is saved.
+/// dropped. Keys that were dropped before the error are saved.
 pub fn run(plan: &Plan, args: &Convert, client: &mut Client<'_>, out: &Output) -> Result<Report> {
     for key in &plan.forget {
         saved_foreign_keys::forget(client, key)?;

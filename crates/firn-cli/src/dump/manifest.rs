@@ -22,8 +22,8 @@ struct Report {
 struct Counter {
     counter: u64,
     value: u64,
-    /// Number of times that the counter was set to a chosen value, which may be smaller. Raising
-    /// the counter does not count.
+    /// Number of times that the counter was set to a given value, which may be smaller than the
+    /// value before. Raising the counter does not count.
     generation: u64,
 }
 
@@ -57,10 +57,11 @@ struct IdentityReport {
 #[derive(Serialize)]
 struct Deferred {
     file: String,
-    /// Epoch of the slot at which the file was removed, in the log that a writer shares with its
-    /// readers.
+    /// Epoch of the position at which the file was removed, in the log that a writer of a database
+    /// in an object store shares with its readers.
     epoch: u64,
-    /// Number of that slot in its epoch; none if the file has been deleted since.
+    /// Number of that position (a slot of the shared log) in the epoch; none if the file has been
+    /// deleted since.
     slot: Option<u64>,
 }
 

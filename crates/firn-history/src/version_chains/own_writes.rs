@@ -10,9 +10,10 @@ use std::collections::{BTreeMap, HashSet};
 type Own = BTreeMap<u64, Option<(u64, i64)>>;
 
 impl Chains<'_> {
-    /// Checks that each scan of a transaction meets exactly those rows written by the transaction
-    /// that it put into the scan's range, and that no result has a row twice. A written row stays
-    /// where it is until the transaction's end, because its lock keeps others from changing it.
+    /// Checks two things for each scan: of the rows that the transaction has written, the scan
+    /// meets exactly those that are in its range, and no result has a row twice. A written row
+    /// stays where it is until the transaction's end, because its lock keeps others from changing
+    /// it.
     pub(super) fn check_own(&self, verdict: &mut Verdict) {
         for (t, txn) in self.history.txns.iter().enumerate() {
             let mut own = Own::new();
@@ -40,17 +41,17 @@ impl Chains<'_> {
     /// Whether transaction `t` may see the row twice in an optimistic table, under two keys: it has
     /// written the row under the old primary key, and another transaction has given the row a new
     /// one and has committed. The next statement of `t` at READ COMMITTED has a newer snapshot, so
-    /// it sees both. This is no finding, because the commit of `t` fails.
+    /// it sees both versions. This is no finding, because the commit of `t` fails.
     fn may_be_under_two_keys(&self, t: TxnIndex, o: usize, row: &Row) -> bool {
         self.may_lose(t, row.list)
             && self.has_touched(t, row.id, o)
             && self.is_renamed_by_other(t, row.id)
     }
 
-    /// Whether the commit of transaction `t` may have failed because of a row of this list. That
-    /// takes a list in an optimistic table, READ COMMITTED and no acknowledged commit. In such a
-    /// transaction another one may change a row that this one has written, and later statements may
-    /// see some index entries of the one version and some of the other.
+    /// Whether the commit of transaction `t` may have failed because of a row of this list: the
+    /// list is in an optimistic table, the transaction is at READ COMMITTED, and its commit was not
+    /// acknowledged. Another transaction may then change a row that `t` has written, and later
+    /// statements of `t` may see some index entries of either version.
     fn may_lose(&self, t: TxnIndex, list: u64) -> bool {
         let txn = self.txn(t);
         txn.level == IsolationLevel::ReadCommitted
@@ -59,9 +60,10 @@ impl Chains<'_> {
     }
 
     /// Lists and positions at which the transaction has written rows up to statement `o`. A plain
-    /// read may miss a row of the snapshot at one of them, for example: another transaction deletes
-    /// the row and inserts a new one with the same primary key, and this transaction updates the
-    /// new row. Its own write now stands for this key, and the snapshot's row is hidden behind it.
+    /// read may miss a row that the snapshot has at one of these positions, for example: another
+    /// transaction deletes the row and inserts a new one with the same primary key, and this
+    /// transaction updates the new row. Its own write now stands for this key, and the snapshot's
+    /// row is hidden behind it.
     pub(crate) fn own_places(&self, t: TxnIndex, o: usize) -> HashSet<(u64, i64)> {
         let mut places = HashSet::new();
         for op in &self.txn(t).ops[..=o] {

@@ -141,7 +141,7 @@ fn each(point: &ReadPoint, index: u32, mut f: impl FnMut(&[u8], Value<'_>)) -> R
 }
 
 /// Checks one snapshot after the other until `closed`. Reads each snapshot twice, in two
-/// statements: it must not change. Returns the number of snapshots.
+/// statements, which must show the same. Returns the number of snapshots.
 pub(super) fn keep_counting(db: &Arc<Db>, closed: &AtomicBool) -> Result<u64, Failure> {
     let mut counted = 0;
     let mut txn = db.new_transaction(db.new_owner(0));

@@ -36,8 +36,8 @@ impl Teller {
         }
     }
 
-    /// Transfers until `goal` transfers are acknowledged or the environment dies. Returns the
-    /// number of deadlocks in which it was the victim.
+    /// Makes transfers until `goal` of them are acknowledged or the environment dies. Returns the
+    /// number of deadlocks in which this thread was the victim.
     pub(super) fn work(&mut self, db: &Arc<Db>, goal: u64) -> Result<u64, Failure> {
         let mut txn = db.new_transaction(db.new_owner(0));
         let mut victims = 0;

@@ -393,7 +393,8 @@ impl Machine {
                 self.owed
             }
         };
-        // The order of the claims is that of the shares below: jobs, flush, writers.
+        // `wants` has the claims on the processors in the order in which the shares are taken
+        // below: jobs, flush, writers.
         let working = |work: &Work| if work.computes > 0.0 { 1.0 } else { 0.0 };
         let mut wants: Vec<f64> = self
             .jobs

@@ -3,7 +3,7 @@
 //! Each file is a `FileMeta` in a real [`Version`] plus a vector of its entries, in the order of
 //! keys and of descending seqnos. An entry has a fixed stored size, one for the upper levels and
 //! one for the last level. Jobs begin and end in separate calls, so several can be under way at
-//! once, and each uses the version and the snapshots of its begin.
+//! once, and each uses the version and the snapshots that were current when it began.
 
 use firn::base::key::SEQNO_MAX;
 use firn::base::options::Options;
@@ -47,7 +47,7 @@ pub fn bytes_of(key: Key) -> [u8; 12] {
     bytes
 }
 
-/// A job under way, with the version and the snapshots of its begin.
+/// A running job, with the version and the snapshots that were current when the job began.
 pub struct Flight {
     /// The job.
     pub job: Job,
@@ -329,7 +329,7 @@ impl Tree {
     }
 
     /// Reads `key` at seqno `at`, run by run from the newest. Returns the seqno of the commit that
-    /// wrote the visible version; `None` if there is none or it is a deletion.
+    /// wrote the visible version; `None` if no version is visible or the visible one is a deletion.
     pub fn read(&self, key: Key, at: Seqno) -> Option<Seqno> {
         let bytes = bytes_of(key);
         let runs = self.version.l0.iter().chain(&self.version.levels);

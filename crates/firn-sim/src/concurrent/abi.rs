@@ -340,7 +340,8 @@ impl<'s> Session<'s> {
             }
         };
         let id = self.statement;
-        // SAFETY: `raw` is live until `drop`, and `&mut self` makes it this thread's.
+        // SAFETY: `raw` is live until `drop`, and `&mut self` proves that this thread alone uses
+        // it.
         let begun = self.call(|raw| unsafe {
             firn_clear_kill(raw);
             firn_begin_statement(raw, id, level, LEVEL_TIMEOUT_US, autocommit)
@@ -349,19 +350,22 @@ impl<'s> Session<'s> {
     }
 
     pub(super) fn end_statement(&mut self) {
-        // SAFETY: `raw` is live until `drop`, and `&mut self` makes it this thread's.
+        // SAFETY: `raw` is live until `drop`, and `&mut self` proves that this thread alone uses
+        // it.
         let ended = self.call(|raw| unsafe { firn_end_statement(raw) });
         ended.expect("a statement ends");
     }
 
     pub(super) fn rollback_statement(&mut self) {
-        // SAFETY: `raw` is live until `drop`, and `&mut self` makes it this thread's.
+        // SAFETY: `raw` is live until `drop`, and `&mut self` proves that this thread alone uses
+        // it.
         let ended = self.call(|raw| unsafe { firn_rollback_statement(raw) });
         ended.expect("a statement is rolled back");
     }
 
     pub(super) fn consistent_snapshot(&mut self) -> Outcome<()> {
-        // SAFETY: `raw` is live until `drop`, and `&mut self` makes it this thread's.
+        // SAFETY: `raw` is live until `drop`, and `&mut self` proves that this thread alone uses
+        // it.
         self.call(|raw| unsafe { firn_consistent_snapshot(raw) })
     }
 
@@ -369,29 +373,34 @@ impl<'s> Session<'s> {
     pub(super) fn commit(&mut self, two_phases: Option<u64>) -> Outcome<()> {
         if let Some(xid) = two_phases {
             let xid = xid.to_be_bytes();
-            // SAFETY: `raw` is live and this thread's; `xid` is an array of the length given.
+            // SAFETY: `raw` is live, and this thread alone uses it; `xid` is an array of the length
+            // given.
             self.call(|raw| unsafe { firn_prepare(raw, xid.as_ptr(), xid.len(), false) })?;
-            // SAFETY: `raw` is live and this thread's; a NULL binlog file is allowed.
+            // SAFETY: `raw` is live, and this thread alone uses it; a NULL binlog file is allowed.
             self.call(|raw| unsafe { firn_commit_ordered(raw, null(), 0) })?;
         }
-        // SAFETY: `raw` is live until `drop`, and `&mut self` makes it this thread's.
+        // SAFETY: `raw` is live until `drop`, and `&mut self` proves that this thread alone uses
+        // it.
         self.call(|raw| unsafe { firn_commit(raw) })
     }
 
     pub(super) fn rollback(&mut self) -> Outcome<()> {
-        // SAFETY: `raw` is live until `drop`, and `&mut self` makes it this thread's.
+        // SAFETY: `raw` is live until `drop`, and `&mut self` proves that this thread alone uses
+        // it.
         self.call(|raw| unsafe { firn_rollback(raw) })
     }
 
     pub(super) fn savepoint(&mut self) -> Outcome<u64> {
         let mut mark = 0;
-        // SAFETY: `raw` is live and this thread's; `mark` is a local that may be written.
+        // SAFETY: `raw` is live, and this thread alone uses it; `mark` is a local that may be
+        // written.
         self.call(|raw| unsafe { firn_savepoint(raw, &mut mark) })?;
         Ok(mark)
     }
 
     pub(super) fn rollback_to(&mut self, mark: u64) -> Outcome<()> {
-        // SAFETY: `raw` is live until `drop`, and `&mut self` makes it this thread's.
+        // SAFETY: `raw` is live until `drop`, and `&mut self` proves that this thread alone uses
+        // it.
         self.call(|raw| unsafe { firn_rollback_to_savepoint(raw, mark) })
     }
 
@@ -459,9 +468,9 @@ impl Cursor<'_, '_> {
 
     pub(super) fn seek(&mut self, key: &[u8], find: Find) -> Outcome<bool> {
         let (len, find) = (key.len() as u32, find as u32);
-        // SAFETY: the cursor is live until `drop`; it borrows the session mutably, so both are this
-        // thread's. `record` has `RECORD_LEN` bytes, the table's record length; `key` is a slice of
-        // the length given.
+        // SAFETY: the cursor is live until `drop`; it borrows the session mutably, so this thread
+        // alone uses both. `record` has `RECORD_LEN` bytes, the table's record length; `key` is a
+        // slice of the length given.
         self.moved(|raw, record| unsafe { firn_cursor_seek(raw, key.as_ptr(), len, find, record) })
     }
 
@@ -499,12 +508,12 @@ impl Cursor<'_, '_> {
     }
 
     pub(super) fn unlock_row(&mut self) -> Outcome<()> {
-        // SAFETY: as for `seek`: cursor and session are live and this thread's.
+        // SAFETY: as for `seek`: cursor and session are live, and this thread alone uses them.
         bug(unsafe { firn_cursor_unlock_row(self.raw) })
     }
 
     pub(super) fn forget_row(&mut self) -> Outcome<()> {
-        // SAFETY: as for `seek`: cursor and session are live and this thread's.
+        // SAFETY: as for `seek`: cursor and session are live, and this thread alone uses them.
         bug(unsafe { firn_cursor_forget_row(self.raw) })
     }
 

@@ -66,8 +66,8 @@ pub(super) struct Client<'a> {
     /// The active transaction.
     txn: Option<Txn>,
     autocommit: bool,
-    /// Whether a failed statement must end the transaction, because the client has begun a group of
-    /// statements of which it needs all or none.
+    /// Whether the transaction must end if the next statement fails, because the client has begun a
+    /// group of statements that must succeed together.
     ends: bool,
     /// The rows that the last scan of each list returned, by list.
     known: BTreeMap<u64, Vec<Row>>,
@@ -203,8 +203,8 @@ impl<'a> Client<'a> {
             cursor.set_semi_consistent();
         }
         let whole = from == 0 && to == POS_MAX;
-        // A whole list is one value of the index's first column. The server may look it up by that
-        // column alone, with exact seek and next-same.
+        // A whole list is one value of the index's first column. The server may look the list up by
+        // that column alone, with an exact seek and then `next_same`.
         let same = whole && order > 0 && self.rng.random();
         let mut found = if same {
             cursor.seek(&prefix, Find::Exact)?
@@ -226,7 +226,7 @@ impl<'a> Client<'a> {
                 }
                 break;
             }
-            // A row shown without its lock comes again, locked, with the next move.
+            // If the row was returned without its lock, the next move returns it again, locked.
             if !cursor.was_semi_consistent() {
                 visit(&mut cursor, row)?;
             }
@@ -463,7 +463,7 @@ impl<'a> Client<'a> {
             log: vec![self.element()],
         };
         let table = self.shared.lists.table(list);
-        // Table 1 has `id` as its primary key, so lookups by id need it to be the row's id. Table 0
+        // Lookups by id use the primary key of table 1, so `id` must be the row's id there. Table 0
         // has the primary key (list, pos) and no index on `id`.
         let primary = match table {
             2 => self.new_primary(row.id),
@@ -476,8 +476,8 @@ impl<'a> Client<'a> {
     }
 
     /// Deletes a few rows, then inserts one. The inserted row shows whether a commit of unknown
-    /// outcome took effect, which deleted rows alone do not show. It comes last, so that the
-    /// deletion does not take it away.
+    /// outcome took effect, which deleted rows alone do not show. The insert comes last, so that
+    /// the deletion does not remove the new row.
     fn delete(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
         // If the insert fails, roll the deletion back too.
         self.ends = true;
@@ -708,8 +708,9 @@ impl<'a> Client<'a> {
     }
 
     /// Ends the transaction. `commit` is `None` for a rollback, `Some(None)` for a commit in one
-    /// phase, `Some(Some(xid))` for one in two. `dead` is the status of the last statement if it
-    /// failed because the environment has died. Fails only if the environment has died.
+    /// phase, `Some(Some(xid))` for a commit in two phases. `dead` is the status of the last
+    /// statement if it failed because the environment has died. Fails only if the environment has
+    /// died.
     fn end(
         &mut self,
         session: &mut Session<'_>,
@@ -724,7 +725,7 @@ impl<'a> Client<'a> {
             Some(two_phases) => match session.commit(two_phases) {
                 Ok(()) => (TxnOutcome::Ok, None),
                 // The validation failed: another transaction has changed rows of an optimistic
-                // table that this one has locked, changed or deleted.
+                // table that this transaction has locked, changed or deleted.
                 Err(firn_status::FIRN_DEADLOCK) => {
                     let rolled_back = session.rollback().err();
                     (TxnOutcome::Failed, rolled_back)
@@ -741,7 +742,8 @@ impl<'a> Client<'a> {
             }
         };
         let end = (outcome != TxnOutcome::Unknown).then(|| self.now());
-        // The rollback of a failed transaction releases its locks, so it must lie inside this span.
+        // The rollback of a failed transaction releases the transaction's locks, so this span must
+        // contain the rollback.
         self.finish(outcome, Some(TimeSpan { begin, end }));
         status.map_or(Ok(()), Err)
     }
@@ -761,7 +763,8 @@ impl<'a> Client<'a> {
             .expect("nobody else is there");
     }
 
-    /// Reads each list in a transaction of its own: first all by snapshot, then all with locks.
+    /// Reads each list in a transaction of its own: first each list with a plain read, then each
+    /// with a locking read.
     pub(super) fn look(&mut self, server: &Server) {
         use firn_read_mode::{FIRN_READ_LOCK_EXCLUSIVE, FIRN_READ_SNAPSHOT};
         let mut session = server.session(self.shared.level);

@@ -11,8 +11,8 @@ pub(super) fn begin(seed: u64) {
     let mut rng = StdRng::seed_from_u64(seed);
     pause_points::on_this_thread(move |point| {
         let (percent, most_us) = match point {
-            // The widest race: a flush or many commits may fall between pinning the super version
-            // and reading the visible seqno.
+            // This pause is the longest: it lets a flush or many commits happen after a read has
+            // pinned its super version and before the read loads the visible seqno.
             PausePoint::Pinned => (20, 1500),
             PausePoint::SnapshotTaken | PausePoint::LockGranted => (10, 1000),
             PausePoint::LockWanted | PausePoint::LockRefused | PausePoint::Published => (5, 500),
@@ -25,8 +25,8 @@ pub(super) fn begin(seed: u64) {
             | PausePoint::InsertAllowed
             | PausePoint::Inserted => (10, 500),
             // The writer of a child row locks the parent row and then writes; the writer of the
-            // parent row locks it and then searches for child rows. These pauses let the steps of
-            // both interleave.
+            // parent row locks this row and then searches for child rows. These pauses let the
+            // steps of both interleave.
             PausePoint::ReferenceSought
             | PausePoint::ReferenceLocked
             | PausePoint::ReferencesSought => (10, 500),
@@ -41,9 +41,10 @@ pub(super) fn begin(seed: u64) {
             PausePoint::PinnedFilesKept
             | PausePoint::NoRoomForOutcome
             | PausePoint::RetiredChosen => (10, 500),
-            // A kill or a change of the gate may fall between the ticket of a writer and its sleep.
+            // This pause lets a kill, or a change of the stall gate's mode, happen after a writer
+            // has queued at the gate and before it sleeps.
             PausePoint::GateJoined => (20, 1000),
-            // Short, because the thread holds the mutex of the commit pipeline.
+            // This pause is short, because the thread holds the mutex of the commit pipeline.
             PausePoint::Switched => (5, 100),
         };
         if chance(&mut rng, percent) {

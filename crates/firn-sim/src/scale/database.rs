@@ -119,7 +119,8 @@ pub(super) fn measure(plan: ScalePlan, costs: &mut Costs) {
     ddl(&db, plan, costs);
 }
 
-/// The open has learned all counters from the manifest. The first flush compares them.
+/// Measures the first flush after an open. This flush compares all counters with those of the
+/// manifest, which the open has read.
 fn first_flush(db: &Db, costs: &mut Costs) {
     let mut txn = db.new_transaction(db.new_owner(0));
     txn.begin_statement(1, Isolation::ReadCommitted, 0, true);
@@ -134,7 +135,8 @@ fn first_flush(db: &Db, costs: &mut Costs) {
     });
 }
 
-/// Searches for garbage in blob files, which is repeated five times a second.
+/// Measures the search for garbage in blob files, which a background thread repeats five times a
+/// second.
 fn blobs(db: &Db, costs: &mut Costs) {
     costs.measure("search for garbage in blob files", None, || {
         db.collect_blobs().expect("nothing to do")
@@ -147,7 +149,7 @@ fn blobs(db: &Db, costs: &mut Costs) {
     }
 }
 
-/// Commits until memtables freeze, and fills write sets.
+/// Measures commits until memtables freeze, and writes that fill write sets.
 fn transactions(db: &Db, plan: ScalePlan, costs: &mut Costs) {
     let super_versions = &db.context().super_versions;
     let value = Value {
@@ -158,7 +160,7 @@ fn transactions(db: &Db, plan: ScalePlan, costs: &mut Costs) {
     let mut freezes = 0;
     for number in 0..20_000 {
         txn.begin_statement(number, Isolation::ReadCommitted, 0, true);
-        // An index that no table has: its keys are not in the invented files.
+        // Write to an index that no table has, so that no invented file contains its keys.
         txn.put(&key(0x0fff_ffff, number), value).expect("a row");
         let frozen = super_versions.pin().frozen.len();
         let before = super_versions.pin().active.id();

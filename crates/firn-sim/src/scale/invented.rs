@@ -1,7 +1,8 @@
 //! Invents the metadata of files.
 //!
-//! The keys of all tables lie in one row of *slots*. Half of them belong to the first index; the
-//! other indexes share the rest evenly. A file covers a range of slots.
+//! All keys of all tables, in ascending order, are numbered from 0; these numbers are called
+//! *slots*. Half of the slots belong to the first index; the other indexes share the rest evenly. A
+//! file covers a range of slots.
 
 use super::ScalePlan;
 use firn::base::blob_ref::BlobUse;
@@ -27,7 +28,8 @@ pub(super) struct Invented {
 }
 
 impl Invented {
-    /// Slots for `plan`, whose tables have the indexes `indexes`, ascending.
+    /// Creates the slots for the number of files in `plan`. `indexes` are the index ids of all
+    /// tables, in ascending order.
     pub(super) fn new(plan: ScalePlan, indexes: Vec<IndexId>) -> Self {
         Self {
             indexes,
@@ -55,8 +57,8 @@ impl Invented {
         key
     }
 
-    /// A file with [`SLOTS`] entries between the slots `from` and `to`, of which a hundredth are
-    /// deletions and old versions.
+    /// Invents a file with [`SLOTS`] entries between the slots `from` and `to`. One hundredth of
+    /// the entries are deletions, and as many are old versions.
     fn file(&self, id: u64, level: u8, from: u64, to: u64) -> FileMeta {
         let mut per_index: Vec<IndexStats> = Vec::new();
         let mut slot = from;
@@ -116,7 +118,7 @@ impl Invented {
         let at = |n: u64| n * self.slots / count;
         (0..count)
             .map(|n| {
-                // A file above the last level ends one slot before the next file begins.
+                // Above the last level, leave one slot free between a file and the next one.
                 let end = at(n + 1) - u64::from(usize::from(level) != LAST_LEVEL);
                 self.file(id(), level, at(n), end)
             })

@@ -23,8 +23,8 @@ const DIR: &str = "/scale";
 /// Files of a flush.
 const FLUSHED: u64 = 16;
 
-/// The budget of a pick in L0: it touches the files of L0, of which the invented trees have about a
-/// hundred, each several times, with bisections in the base level.
+/// The budget of a pick in L0: it touches each file of L0 several times, with bisections in the
+/// base level. The invented trees have about a hundred files in L0.
 fn of_pick(plan: ScalePlan) -> Budget {
     Budget {
         files: 256 * plan.log(),
@@ -43,7 +43,7 @@ fn of_pick_below(plan: ScalePlan) -> Budget {
 
 /// The budget of an install of `files` added and removed files: for each it touches a few
 /// bisections, and the nodes on its paths in the lists of files, of costs, of indexes and of blob
-/// files. It writes none of the other files to the manifest.
+/// files. It writes only the added and removed files to the manifest.
 fn of_install(plan: ScalePlan, files: u64) -> Budget {
     Budget {
         files: files * 6 * plan.log() + 64,
@@ -53,7 +53,8 @@ fn of_install(plan: ScalePlan, files: u64) -> Budget {
     }
 }
 
-/// Rewrites the manifest as long as it is long, as a background thread does.
+/// Measures manifest rotation: calls it until the manifest is short enough, as a background thread
+/// does.
 fn rewrite(versions: &VersionSet, costs: &mut Costs) {
     costs.measure("rewrite the manifest, beside edits", None, || {
         while versions.rewrite_manifest().expect("memory has room") {}
@@ -288,7 +289,8 @@ fn without_l0(plan: ScalePlan, invented: &Invented, costs: &mut Costs) {
     });
 }
 
-/// Picks in a tree with a little garbage in each file of the last level, which does not pay.
+/// Measures a pick in a tree whose files in the last level have little garbage each, so that no
+/// rewrite pays.
 fn at_rest(plan: ScalePlan, invented: &Invented, costs: &mut Costs) {
     let versions = empty();
     let metas = invented.level(6, plan.files, || versions.new_file_id());

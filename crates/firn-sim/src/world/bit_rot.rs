@@ -188,7 +188,7 @@ impl World {
     }
 
     /// Checks point reads of all entries at `moment`: each returns the right value or an error that
-    /// names the file. Returns whether one failed. For an index that could not be scanned, the
+    /// names the file. Returns whether a read failed. For an index that could not be scanned, the
     /// value at any moment from `from` on is right, because its moment is unknown.
     fn points_after_damage(
         &self,

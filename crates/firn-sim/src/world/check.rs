@@ -167,8 +167,8 @@ impl World {
     /// Checks the tree after a full compaction, while no snapshot is held: the last level holds
     /// exactly the live entries, and no other file is stored.
     pub(super) fn check_rest(&mut self) -> Result<(), StepEnd> {
-        // The caller's full compaction may have deleted the catalog's records of dropped indexes;
-        // this one removes their tombstones.
+        // Compact once more: the caller's full compaction may have deleted the catalog's records of
+        // dropped indexes, and this one removes the tombstones of these records.
         self.db().compact_all()?;
         let db = self.db();
         let retired = db.catalog().retired();

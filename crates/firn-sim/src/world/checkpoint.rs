@@ -1,5 +1,5 @@
-//! Checkpoints: their contents when made and after crashes, and their independence from the
-//! database when both are written.
+//! Checks of checkpoints: a checkpoint has the right contents when it is made and after crashes,
+//! and writes to it and to the database do not change the other one.
 
 use super::check::DatabaseContents;
 use super::{DIR, StepEnd, World};

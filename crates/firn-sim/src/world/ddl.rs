@@ -197,8 +197,8 @@ impl World {
         value.value += self.rng.random_range(1..9);
         self.note_counter(counter, value);
         // Do not record a failed call: the model requires only that a counter is at least as large
-        // as recorded. The raised value stays in memory, which does not tell whether the log has
-        // it.
+        // as recorded. After the failure the raised value stays in memory, so the counter does not
+        // show whether the log has that value.
         self.db().catalog().persist_counter(counter, value.value)?;
         self.record(Event::Counter(counter, value));
         self.ddl_is_durable();

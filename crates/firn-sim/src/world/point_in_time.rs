@@ -57,7 +57,8 @@ impl World {
         match self.rng.random_range(0..10) {
             0..3 => self.back_up(),
             3..7 => self.mark(),
-            // The archive directory may not exist yet: closed segments must wait, or the call fail.
+            // The archive directory may not exist yet. Then closed segments must wait to be
+            // archived, or the call must fail.
             7 if self.points.marks.is_empty() => {
                 let archived = self.db().archive_log();
                 let there = self.env.exists(Path::new(ARCHIVE))?;

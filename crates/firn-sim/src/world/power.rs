@@ -47,9 +47,9 @@ impl World {
                 self.crash_at_sync(after);
             }
             match self.start() {
-                // An open may succeed although the environment died in it: its last call writes the
-                // sync marker behind a durable manifest edit, and if that fails the open still
-                // succeeds. Such a database refuses writes, so it is opened again.
+                // An open may succeed although the environment died in it: the last call of an open
+                // writes the sync marker behind a durable manifest edit, and the open succeeds even
+                // if this write fails. Such a database refuses writes, so it is opened again.
                 Ok(db) if !self.env.is_dead() => self.db = Some(db),
                 Err(error) if !self.env.is_dead() => {
                     ensure!(false, "the database does not open after {end:?}: {error}");
@@ -103,7 +103,8 @@ impl World {
         self.start_again(self.history.now())
     }
 
-    /// Opens the database again in the same environment. Its state must not be before `from`.
+    /// Opens the database again in the same environment. The state after the open must not be
+    /// before the moment `from`.
     fn start_again(&mut self, from: Moment) -> Result<(), StepEnd> {
         self.db = None;
         self.has_stray_files = false;
@@ -133,8 +134,9 @@ impl World {
         self.start_again(from)
     }
 
-    /// Finds the moment whose state the database shows, and takes the model back to it. It must not
-    /// be before `from`. Events without a visible effect leave several candidates: the latest wins.
+    /// Finds the moment whose state the database shows, and takes the model back to it. The moment
+    /// must not be before `from`. If several moments have this state, because some events have no
+    /// visible effect, the latest one counts.
     fn find_outcome(&mut self, from: Moment) -> Result<(), StepEnd> {
         let seen = self.see()?;
         let now = self.history.now();

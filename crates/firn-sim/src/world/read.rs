@@ -144,7 +144,8 @@ impl World {
         Ok(())
     }
 
-    /// A random range of an index that is live at `moment`; it may have been dropped since.
+    /// A random range of an index that is live at `moment`. The index may have been dropped since
+    /// then.
     fn random_range(&mut self, moment: Moment) -> ScanRange {
         let all = self.history.side().dropped.keys().copied();
         let ids: Vec<IndexId> = self.live_indexes().into_iter().chain(all).collect();
@@ -239,8 +240,8 @@ impl World {
         }
     }
 
-    /// Continues the session's open scan, or opens one. It stays open while other sessions commit
-    /// and background work flushes and compacts.
+    /// Continues the session's open scan, or opens one. The scan stays open while other sessions
+    /// commit and background work flushes and compacts.
     pub(super) fn continue_scan(&mut self, at: usize) -> Result<(), StepEnd> {
         let Some(mut scan) = self.sessions[at].scan.take() else {
             return self.open_scan(at);

@@ -38,7 +38,8 @@ class Limits:
     scan_bytes: int = 256 << 20
     total_bytes: int = 2 << 30
     seed: int = 920967
-    # Whether to count the rows of larger tables, which reads one of their indexes.
+    # Whether to count the rows of tables larger than `scan_bytes`. To count them, the server reads
+    # a whole index.
     count: bool = False
 
 

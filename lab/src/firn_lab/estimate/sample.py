@@ -80,8 +80,8 @@ class Sampler:
         order = ", ".join(dict.fromkeys(quoted(column.name) for column, _ in parts))
         source = f"{place} FORCE INDEX ({quoted(index.name)})"
         if any(prefix is not None for _, prefix in parts):
-            # Leave out ORDER BY: the server cannot use a prefix index for it, so it would sort. A
-            # range read returns rows in the order of the index anyway.
+            # Leave out ORDER BY: the server cannot use a prefix index to order rows, so it would
+            # sort them. A range read returns rows in the order of the index anyway.
             return ", ".join(map(expression, columns)), source, ""
         return ", ".join(map(expression, columns)), source, f" ORDER BY {order}"
 
@@ -106,7 +106,8 @@ class Sampler:
         run = run_rows(self._table, index)
         estimate = max(1, self._table.rows)
         # Distance in rows from the start of one run to the start of the next. It follows from
-        # InnoDB's row count, which may be off by half; then the number of runs is off by as much.
+        # InnoDB's row count, which may be off by half; then the number of runs is off by the same
+        # factor.
         step = max(run, estimate // self._run_count(index))
         columns, source, order = self._source(index)
         every, values = self._all(index)

@@ -54,8 +54,9 @@ class RoundMeasure(ABC):
     """Watches a server during rounds. `figures` declares every figure that it can return."""
 
     figures: ClassVar[Mapping[str, FigureKind]]
-    # Keys are names of a probe's totals. The total per transaction, including work that the engine
-    # deferred until after the rounds, is the figure `settled_NAME_per_transaction`.
+    # The keys are names of totals that a probe returns. For each of them, the total per
+    # transaction, including work that the engine deferred until after the rounds, is the figure
+    # `settled_NAME_per_transaction`.
     settled: ClassVar[Mapping[str, FigureKind]] = {}
 
     def supports(self, target: Target) -> bool:

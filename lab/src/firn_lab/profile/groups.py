@@ -14,7 +14,7 @@ from pathlib import Path
 from firn_lab.profile.perf import Frame, Sample
 
 # Causes of time in the kernel, with patterns of function names. The innermost frame that matches
-# any pattern decides; if it matches several causes, the first one wins.
+# any pattern decides; if this frame matches several causes, the first cause wins.
 KERNEL = (
     ("switch", r"schedule|try_to_wake|wake_up|futex|pick_next|dequeue_|enqueue_task|finish_task|"
                r"update_curr|select_task|context_switch|switch_mm|hrtimer_nanosleep|ttwu"),

@@ -16,8 +16,9 @@ _SPACE = (
     "MiB of tables with their indexes, without logs (in parentheses: all files, with logs)\n"
     "what an engine has only in memory and in its log is in no table yet"
 )
-# Bar charts: name of the file, figure, label of the axis, divisor of the values. For device bytes,
-# `pictures` draws the settled figure, which includes deferred work, if there is one.
+# The bar charts. Each has the name of the file, the figure to draw, the label of the axis and the
+# divisor of the values. For device bytes, `pictures` draws the settled figure, which includes
+# deferred work, if there is one.
 _BARS = (
     ("throughput", "tps", f"transactions/s {_MEDIAN}", 1.0),
     ("latency", "latency_p95_ms", f"95 % latency, ms {_MEDIAN}", 1.0),

@@ -17,7 +17,7 @@ from firn_lab.workloads import WORKLOADS
 # Text beside a size that cannot be compared between targets, because faster rounds leave other
 # numbers of rows.
 UNLIKE = "rows depend on throughput"
-# By name: the figures of one case on one target, from the rounds that count.
+# Figures of one case on one target by name, computed from the rounds that count.
 Figures = dict[str, Interval]
 BY_TRANSACTION = "_per_transaction"
 

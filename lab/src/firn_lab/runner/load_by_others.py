@@ -22,6 +22,6 @@ class LoadByOthers:
         return max(0.0, self._seconds() - self._before) / max(seconds, 1e-9)
 
     def _seconds(self) -> float:
-        # Every process that the lab starts is its descendant. The time of descendants that it has
-        # reaped is part of the lab's own.
+        # Every process that the lab starts is a descendant of the lab. The processor time of
+        # descendants that the lab has reaped is part of the lab's own time.
         return machine.busy_seconds() - processor_seconds(tree(os.getpid()))

@@ -35,7 +35,8 @@ def prepare_plan(plan: Plan, scratch: Path) -> PreparedPlan:
     return PreparedPlan(workloads, targets)
 
 
-# A round's overhead beside its lead and its seconds: waking the server, measures, the store.
+# Time that a round takes beyond its lead and its measured seconds: for waking the server, for
+# measures and for writing to the store.
 ROUND_EXTRA_SECONDS = 0.15
 # Assumed time of a round without a time limit.
 UNKNOWN_SECONDS = 20.0

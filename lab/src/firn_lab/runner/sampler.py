@@ -11,7 +11,7 @@ from firn_lab.clock import Clock
 from firn_lab.measures.measure import Probe
 from firn_lab.workloads.workload import Outcome, Second
 
-# A list of samples: the second of the round, the name of the series and the value.
+# A list of samples. A sample has the second of the round, the name of the series and the value.
 Samples = list[tuple[int, str, float]]
 Tell = Callable[[str, Mapping[str, Any]], None]
 
@@ -50,8 +50,8 @@ class Sampler:
                 if self._clock.monotonic() < self._began + self._second + 1:
                     continue  # Meanwhile the lead has ended, which restarted the count of seconds.
                 for probe in self._probes:
-                    # A probe fails if the server ends or restarts at this moment; the second then
-                    # lacks its values.
+                    # A probe fails if the server ends or restarts at this moment; then this second
+                    # has no values of the probe.
                     with contextlib.suppress(OSError):
                         values.update(probe.sample())
                 self.samples += [(self._second, name, value) for name, value in values.items()]

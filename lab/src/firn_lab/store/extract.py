@@ -18,8 +18,8 @@ _WHICH = {
     "events": f"run = :run AND kind NOT IN ({', '.join(map(repr, PASSING))})",
 }
 
-# By table: the columns to copy if not all. A store with version 1 of the schema has only these
-# columns of `run_ends`.
+# The columns to copy, for each table of which not all columns are copied. A store with version 1 of
+# the schema has only these columns of `run_ends`.
 _COLUMNS = {"run_ends": "run, ended_at, status, message"}
 
 

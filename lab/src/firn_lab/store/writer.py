@@ -37,10 +37,11 @@ class Writer:
     def _open(self) -> int:
         """Opens the file and returns its schema version; a new file gets the current schema."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        # The connection permits calls from any thread; the callers never overlap them.
+        # Permit calls from any thread: callers never make two calls at the same time.
         self._connection = sqlite3.connect(self.path, timeout=30, check_same_thread=False)
         self._connection.execute("PRAGMA journal_mode=WAL")
-        # Avoid a sync per event, which would disturb the servers; a killed lab still loses nothing.
+        # Avoid a sync per event, which would disturb the servers. Even so, nothing is lost if the
+        # lab is killed.
         self._connection.execute("PRAGMA synchronous=NORMAL")
         version: int = self._connection.execute("PRAGMA user_version").fetchone()[0]
         if version == 0:

@@ -66,7 +66,7 @@ def dsn(argument: str, budget: Budget, scratch: Path) -> Target:
         url.hostname or "127.0.0.1",
         url.port or 3306,
     )
-    # The spec names the same server again, without the password, which must not be recorded.
+    # Make a spec that names the same server without the password, because the spec is recorded.
     host = "" if address.socket else place
     again = urlencode({**options, "engine": engine}, safe="/")
     spec = f"dsn:mysql://{quote(address.user, safe='')}@{host}?{again}"
@@ -92,7 +92,8 @@ def _parse(argument: str) -> tuple[SplitResult, dict[str, str]]:
     options = {key: values[-1] for key, values in parse_qs(url.query, True).items()}
     unknown = sorted(set(options) - _KNOWN)
     if unknown:
-        # With an @, the unknown key may be the end of a password, so it is not printed.
+        # If the query has an @, the unknown key may be the end of a password, so do not print the
+        # key.
         what = "what is" if "@" in url.query else f"{', '.join(unknown)}"
         raise ValueError(f"{what} behind the ? is not known")
     return url, options

@@ -275,8 +275,8 @@ class EngineTarget(PrivateTarget, MySqlTarget):
         }[self.engine]
         sizes = {name: int(size) for name, size in self.query(statement, (database,), "")}
         if self.engine == "rocksdb" and sizes:
-            # MyRocks reports these sizes before compression. Scale them so that their sum is that
-            # of the files.
+            # MyRocks reports these sizes before compression. Scale the sizes so that their sum is
+            # the size of the files.
             ratio = (self.data_bytes(database) or 0) / max(1, sum(sizes.values()))
             sizes = {name: round(size * ratio) for name, size in sizes.items()}
         return sizes

@@ -31,7 +31,8 @@ RECORDED = {
     "performance_schema",
     "query_cache_type",
 }
-# By engine: the variables that add up to its memory, and the variable that decides its durability.
+# For each engine: the variables whose sum is the engine's memory, and the variable that decides its
+# durability.
 ENGINES = {
     "innodb": (("innodb_buffer_pool_size",), "innodb_flush_log_at_trx_commit"),
     "firn": (("firn_memory_limit",), "firn_flush_log_at_trx_commit"),

@@ -22,8 +22,8 @@ STOP_SECONDS_MAX = 300.0
 # itself reports that it has no work. The time exceeds the two seconds after which an idle FIRN
 # begins to compact.
 QUIET_SECONDS = 3.0
-# Limit on the wait for SIGSTOP. A thread stops only when it returns from the kernel, where it may
-# wait for the disk.
+# Limit on the wait for SIGSTOP. A thread stops only when it leaves the kernel, and it may wait for
+# the disk there.
 FREEZE_SECONDS_MAX = 10.0
 # An idle server uses less than this fraction of a core.
 QUIET_CORES = 0.1

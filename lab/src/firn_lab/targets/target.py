@@ -28,9 +28,10 @@ class Budget:
     """The resources that every target of a run gets. The memory is that of the engine's cache."""
 
     memory_bytes: int = 512 << 20
-    # Sync on every commit; otherwise the engine's setting of one sync a second.
+    # Whether the log is synced at every commit; if not, the target uses its engine's setting for
+    # one sync a second.
     durable: bool = True
-    # Bypass the page cache, so that the memory is limited to the budget.
+    # Whether the server bypasses the page cache, so that its memory is limited to the budget.
     direct_io: bool = True
 
 

@@ -157,7 +157,7 @@ def _collect(sessions: list[Child], seconds_max: float, sink: Sink) -> Outcome:
     """Adds up the reports; passes each second to the sink once all sessions have reported it."""
     kinds: dict[str, _Kind] = {}
     seconds: dict[int, list[_Report]] = {}
-    # The last second that each session reported; sessions that ended are removed.
+    # For each running session, the last second that it has reported.
     reported = dict.fromkeys(sessions, -1)
     queries, longest, cpu_seconds, told = 0, 0.0, 0.0, 0
     while reported:

@@ -23,8 +23,8 @@ from firn_lab.workloads.sql_session import (
 from firn_lab.workloads.workload import WORKLOADS, Params
 
 CHANGES = ("insert", "both", "cascade")
-# Distance between the ids of two sessions: each session numbers its new rows from another multiple
-# of this number on.
+# Distance between the ids of two sessions: the ids of each session's new rows begin at a multiple
+# of this number.
 IDS_OF_A_SESSION = 10_000_000
 # A session deletes rows only while it has more than this many.
 KEPT = 50
@@ -106,7 +106,7 @@ class ReferencesSession(SqlSession):
 @WORKLOADS.register("references")
 class References(SessionWorkload):
     summary = "foreign keys: inserts and deletes of rows that refer to two tables, cascades"
-    # children: rows that refer to a new row of `customers`, with change=cascade.
+    # children: with change=cascade, the number of rows that refer to each new row of `customers`.
     options = {"rows": "200000", "parents": "20000", "children": "4", "change": "both"}
     warm_reads = {"customers": "SUM(v)", "products": "SUM(v)", "invoices": "SUM(LENGTH(pad))"}
     keeps_rows = False

@@ -23,7 +23,8 @@ from firn_lab.workloads.sql_session import (
 )
 from firn_lab.workloads.workload import WORKLOADS, Params
 
-# k = ids times this prime modulo the row count: unique, and scattered for neighbouring ids.
+# The column k is the id times this prime modulo the row count, so its values are unique, and
+# neighbouring ids have distant values.
 PRIME = 15_485_863
 COLUMNS = (
     "id INT NOT NULL, k INT NOT NULL, v INT NOT NULL, c CHAR(60) NOT NULL, "

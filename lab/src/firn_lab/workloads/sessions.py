@@ -27,10 +27,10 @@ from firn_lab.workloads.workload import Outcome, Params, Second, Sink, Workload
 class SessionWorkload(Workload):
     """Runs sessions. The draws depend on the round but not on the target."""
 
-    # By table: an expression that needs the values of all rows. A query with it warms the caches
-    # before the first round.
+    # For each table, an aggregate expression over all rows. Before the first round, a query with
+    # this expression warms the caches.
     warm_reads: ClassVar[Mapping[str, str]] = {}
-    # A name and a kind of transaction: the figure with this name is the number of such transactions
+    # The name of a figure and a kind of transaction: the figure is the number of such transactions
     # per minute.
     rate: ClassVar[tuple[str, str] | None] = None
     # Number of processes that load the rows in parallel; None: one per core.

@@ -38,7 +38,8 @@ INDEXES = ("UNIQUE users_email (email)", "users_country (country_id, state_id, c
 _WHOLE = (
     "SELECT id, name, email, password, dob, address, city, state_id, zip, country_id FROM users"
 )
-# By kind of access: the statement, and the argument that it takes (an id, an email or a country).
+# For each kind of access: the statement, and the argument that it takes (an id, an email or a
+# country).
 ACCESSES = {
     "by_key": (f"{_WHOLE} WHERE id = %s", "id"),
     "by_email": (f"{_WHOLE} WHERE email = %s", "email"),

@@ -147,8 +147,9 @@ fn text(report: &Report) -> String {
     text
 }
 
-/// The last position in the server's binary log that the copy knows: the last one that a replayed
-/// commit reported, or else that of the backup. The name is empty if there is neither.
+/// The last position in the server's binary log that the copy knows: the last position that a
+/// replayed commit reported, or otherwise the backup's position. The name is empty if there is no
+/// such position.
 fn reached_binlog(reached: &ReachedPoint, backup: &Backup) -> (String, u64) {
     match (&reached.binlog, &backup.position) {
         (Some(at), _) => (at.name.clone(), at.pos),
@@ -317,7 +318,7 @@ fn fetch_archived(
         }
     }
     for id in &reached.names.blobs {
-        // Prefer the archive's copy of a blob file: it may have values that were still being
+        // Prefer the archive's copy of a blob file: this copy may have values that were still being
         // written when the backup was taken.
         let from = stored(archive, FileKind::Blob, *id);
         let name = firn::store::file_name(FileKind::Blob, *id);
@@ -471,8 +472,8 @@ fn definitions_of(
 }
 
 /// Whether the table, or each of its partitions, has the same definition as in the catalog `then`.
-/// If the engine keeps no definition of it, its clustered index must be the same, because a rebuilt
-/// table may have another definition.
+/// If the engine keeps no definition of the table, the table's clustered index must be the same in
+/// both catalogs, because a rebuilt table may have another definition.
 fn is_unchanged(entries: &[&TableEntry], then: &CatalogState) -> bool {
     entries.iter().all(|entry| {
         then.tables.get(&entry.name).is_some_and(|then| {

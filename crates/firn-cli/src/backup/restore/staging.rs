@@ -155,7 +155,8 @@ fn undo_links(staged: &Path, place: &Path) -> std::io::Result<()> {
         let ours = entry.metadata()?;
         if ours.is_dir() {
             undo_links(&entry.path(), &there)?;
-            // Ignore an error: the directory must stay if it has other files, and it may not exist.
+            // Ignore an error: the directory may have other files, and then it must stay, or it may
+            // not exist.
             let _ = fs::remove_dir(&there);
         } else if fs::symlink_metadata(&there).is_ok_and(|found| same(&found, &ours)) {
             fs::remove_file(&there)?;

@@ -195,7 +195,8 @@ def connection_options(target: Target) -> list[str]:
         f"--mysql-user={where.user}",
         f"--mysql-password={where.password}",
         f"--mysql-db={where.database}",
-        # Deadlock, changed since the snapshot, lock wait timeout: sysbench retries and counts.
+        # After these errors sysbench counts and retries the transaction: deadlock, row changed
+        # since the snapshot, lock wait timeout.
         "--mysql-ignore-errors=1213,1020,1205",
     ]
 
@@ -203,7 +204,7 @@ def connection_options(target: Target) -> list[str]:
 def failure(target: Target, output: str) -> LabError:
     """Classifies the output of a failed run."""
     lines = output.splitlines()
-    # Every thread prints the same failure with the whole statement; the last line suffices.
+    # Each thread prints the same failure with the whole statement, so the last line suffices.
     told = [line for line in lines if "SQL error" in line] or [
         line for line in lines if "FATAL" in line
     ]

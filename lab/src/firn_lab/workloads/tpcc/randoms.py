@@ -8,7 +8,8 @@ from random import Random
 from firn_lab.workloads.sql_session import text
 
 SYLLABLES = ("BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING")
-# Clause 2.1.6.1: allowed differences of the last-name constants of load and run.
+# Differences that clause 2.1.6.1 allows between the NURand constants for last names that load and
+# run use.
 DELTAS = tuple(delta for delta in range(65, 120) if delta not in (96, 112))
 
 

@@ -113,8 +113,8 @@ class TpcH(Workload):
         target.analyze()
 
     def measure(self, target: Target, clock: Clock, sink: Sink, number: int) -> Outcome:
-        # The server itself aborts a query that exceeds the limit. If it has not done so a minute
-        # later, it has hung, and the client gives up.
+        # The server itself aborts a query that exceeds the limit. If the server has not done so a
+        # minute later, it hangs, and the client gives up.
         patience = {"read_timeout": self.limit + 60} if target.dialect == "mysql" else {}
         session = SqlSession(target.connect(**patience))
         parts, wrong = [], []
