@@ -257,8 +257,9 @@ impl<'a> Chains<'a> {
         }
     }
 
-    /// The elements of the row's log that committed transactions appended, without those of failed
-    /// statements and of statements that a rollback to a savepoint took back.
+    /// Each write appends an element to a list in the row. Returns the elements of that list whose
+    /// transactions have committed, without those of failed statements and of statements that a
+    /// rollback to a savepoint took back.
     pub(crate) fn committed_part(&self, row: &Row) -> Vec<Element> {
         let stays = |element: &&Element| {
             let origin = self.origins.get(element);

@@ -14,8 +14,9 @@
 //!   judged by their history.
 //! - `compaction`: prints the costs of the picker's decisions, and the throughput and space that
 //!   writers at full speed see in `--seconds` (1200) of virtual time. It runs one seed.
-//! - `scale`: prints what control paths touch with `--files` (300000) invented files and `--tables`
-//!   (10000) tables. It fails if one touches more than its budget allows.
+//! - `scale`: counts the files and tables that a commit, a freeze, the choice of a compaction, an
+//!   edit of the manifest and other such steps visit in a database of `--files` (300000) invented
+//!   files and `--tables` (10000) tables. It fails if a step visits more than its budget allows.
 
 use firn::env::{Env, PosixEnv};
 use firn_sim::bank::{self, BankStats};

@@ -29,7 +29,8 @@ pub struct Plan {
     pub stay: Vec<Kept>,
     /// Foreign keys to save and drop first.
     pub drop: Vec<ForeignKey>,
-    /// Foreign keys to add at the end: the dropped ones, and saved ones that are not in force.
+    /// Foreign keys to add after all tables are converted: those that this plan drops, and those
+    /// that an earlier conversion saved and dropped and that the tables do not have again.
     pub add: Vec<ForeignKey>,
     /// Saved keys that are in force again: only their saved copies must be removed.
     pub forget: Vec<ForeignKey>,

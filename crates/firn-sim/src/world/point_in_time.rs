@@ -20,7 +20,7 @@ struct NotedState {
     seen: DatabaseContents,
 }
 
-/// The backups and states that [`World::check_point`] chooses from.
+/// The backups and states of the model that [`World::check_point`] chooses from.
 #[derive(Default)]
 pub(super) struct RecoveryPoints {
     /// Directory and last commit of each backup, oldest first.

@@ -525,8 +525,9 @@ impl Catalog {
         }
         match (&renamed, closed) {
             (Err(_), Some(closed)) => self.referenced.open(closed),
-            // The name `to` has a table again: the copy, or the old table if the ALTER has failed.
-            // So foreign key checks no longer need to wait for the old table's indexes.
+            // While a copying ALTER renames the tables, no further transaction may rely on the old
+            // table's indexes for a foreign key. This ban ends now, because a table has the name
+            // `to` again: the copy, or the old table if the ALTER has failed.
             (Ok(Some(swapped)), _) => self.referenced.open(*swapped),
             _ => {}
         }

@@ -96,7 +96,7 @@ impl Db {
         self.work.archiver.as_ref().map(|archiver| archiver.stats())
     }
 
-    /// Whether closing left a thread behind because the archive did not answer.
+    /// Whether closing left a thread behind because its I/O on the log archive did not end.
     pub fn archive_left(&self) -> bool {
         let archiver = self.work.archiver.as_ref();
         archiver.is_some_and(Archiver::is_left)

@@ -293,8 +293,8 @@ impl Parent {
 }
 
 impl ReferencingKey {
-    /// `None` if the referenced table has no index for the foreign key: such a foreign key
-    /// restricts nothing.
+    /// Finds the indexes of the referenced table `entry` and of `child` that the foreign key uses.
+    /// `None` if the referenced table has no such index: then the foreign key restricts nothing.
     fn resolve(entry: &TableEntry, child: &TableEntry, key: &ForeignKey) -> Result<Option<Self>> {
         let (names, own_names) = (key.column_names(), key.parent_column_names());
         let number = child.schema.leading_index(&names, None);

@@ -212,7 +212,7 @@ impl FileHandle {
     }
 
     /// Sketches of the keys of `index` in the file; see [`crate::sst::Properties::sketches`]. If
-    /// the file is not open, only its properties are read, and it is not opened.
+    /// the handle has no reader yet, this reads only the properties and creates no reader.
     ///
     /// # Errors
     /// As [`Self::reader`].

@@ -27,7 +27,7 @@ struct IntactGroup {
 /// The segment with which a salvage begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogStart {
-    /// The log begins in this segment; 0 stands for the first segment that ever existed.
+    /// The log begins in this segment; 0 if it begins with the first segment of the database.
     At(SegmentId),
     /// The first needed segment is not known, so segments may be found that recovery no longer
     /// needs. Only the records after the last hole are salvaged. Among them no change is missing,

@@ -1,4 +1,5 @@
-//! Sealed groups, which are written without the log's mutex, and the growing group.
+//! Sealed groups and the growing group. A sealed group takes no more commits, so a thread writes it
+//! without the mutex of the log.
 
 use super::super::GroupNumber;
 use super::super::frame::{GROUP_HEADER, GroupHeader};

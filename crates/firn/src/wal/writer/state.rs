@@ -287,8 +287,9 @@ impl WalState {
         lsn <= end.lsn
     }
 
-    /// Whether the background thread should now prepare the next segment. It does as soon as the
-    /// current one is in use: then commits go on for a whole segment while no file can be opened.
+    /// Whether the background thread should now prepare the next segment. It prepares one as soon
+    /// as the current segment is in use. So if no file can be opened for a while, commits can still
+    /// fill one whole segment.
     pub(super) fn should_prepare(&self) -> bool {
         self.next.is_none() && self.next_wanted <= self.segment.id
     }
