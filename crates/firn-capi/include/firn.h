@@ -1248,28 +1248,28 @@ enum firn_status firn_cursor_seek(struct firn_cursor *cursor,
                                   uint32_t find_flag,
                                   uint8_t *record);
 
-// Reads the row of the first entry.
+// Moves the cursor to the first entry of the index and reads its row.
 //
 // # Safety
 // The cursor and its session must be live and used by this thread alone; `record` must have the
 // table's record length.
 enum firn_status firn_cursor_first(struct firn_cursor *cursor, uint8_t *record);
 
-// Reads the row of the last entry.
+// Moves the cursor to the last entry of the index and reads its row.
 //
 // # Safety
 // The cursor and its session must be live and used by this thread alone; `record` must have the
 // table's record length.
 enum firn_status firn_cursor_last(struct firn_cursor *cursor, uint8_t *record);
 
-// Reads the row of the next entry.
+// Moves the cursor to the entry behind its position in the index and reads its row.
 //
 // # Safety
 // The cursor and its session must be live and used by this thread alone; `record` must have the
 // table's record length.
 enum firn_status firn_cursor_next(struct firn_cursor *cursor, uint8_t *record);
 
-// Reads the row of the previous entry.
+// Moves the cursor to the entry before its position in the index and reads its row.
 //
 // # Safety
 // The cursor and its session must be live and used by this thread alone; `record` must have the

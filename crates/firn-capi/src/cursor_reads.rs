@@ -66,7 +66,7 @@ pub unsafe extern "C" fn firn_cursor_seek(
     }
 }
 
-/// Reads the row of the first entry.
+/// Moves the cursor to the first entry of the index and reads its row.
 ///
 /// # Safety
 /// The cursor and its session must be live and used by this thread alone; `record` must have the
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn firn_cursor_first(
     unsafe { read(cursor, record, FIRN_END, Cursor::first) }
 }
 
-/// Reads the row of the last entry.
+/// Moves the cursor to the last entry of the index and reads its row.
 ///
 /// # Safety
 /// The cursor and its session must be live and used by this thread alone; `record` must have the
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn firn_cursor_last(
     unsafe { read(cursor, record, FIRN_END, Cursor::last) }
 }
 
-/// Reads the row of the next entry.
+/// Moves the cursor to the entry behind its position in the index and reads its row.
 ///
 /// # Safety
 /// The cursor and its session must be live and used by this thread alone; `record` must have the
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn firn_cursor_next(
     unsafe { read(cursor, record, FIRN_END, Cursor::next) }
 }
 
-/// Reads the row of the previous entry.
+/// Moves the cursor to the entry before its position in the index and reads its row.
 ///
 /// # Safety
 /// The cursor and its session must be live and used by this thread alone; `record` must have the

@@ -38,7 +38,8 @@ fn main() -> ExitCode {
         Err(error) => return usage(&error),
     };
     allow_many_files();
-    // Only the owner may read a database and the files that are made from it.
+    // Files that this program creates hold the data of a database: the owner's group may only read
+    // them, and all others may not even do that.
     umask(Mode::WGRP | Mode::RWXO);
     let out = output::Output::new(args.json);
     let done = match &args.command {

@@ -141,8 +141,10 @@ impl Builder<'_> {
     fn add_transaction(&mut self, t: TxnIndex) {
         let txn = &self.history.txns[t];
         let (mut last, mut snapshot): (Option<usize>, Option<usize>) = (None, None);
-        // True while all statements that may have read at the snapshot have failed or were undone.
-        // An answer to such a statement does not prove that the snapshot existed: see below.
+        // Whether all statements so far that may have read at the snapshot have failed or were
+        // undone. Then the snapshot has no latest time yet, because the answer to such a statement
+        // does not prove that the snapshot was taken: the engine may have dropped that snapshot,
+        // and a later statement may have taken a new one.
         let mut open_end = false;
         for (o, op) in txn.ops.iter().enumerate() {
             let failed = op.status == StatementStatus::Failed;
@@ -488,10 +490,12 @@ impl Builder<'_> {
         }
     }
 
-    /// Adds the orders that follow from missing `row`, of which some version is in the scan. At the
-    /// meeting, a version outside of the scan was current; the clock may allow several such
-    /// versions. The writer of the first of them ended before the meeting, and the writer of the
-    /// version after the last of them ends after the meeting.
+    /// Adds the orders that follow if transaction `t` scanned a range and did not meet `row`,
+    /// although some version of the row lies in the range. At the instant of the scan (`meeting`),
+    /// the current version of the row must have lain outside of the range. The times in the history
+    /// may allow several such versions. So the transaction that wrote the first of them ended
+    /// before the instant, and the transaction that wrote the version after the last of them ends
+    /// after the instant.
     fn miss(&mut self, t: TxnIndex, meeting: Meeting, scan: &Scan, row: u64) {
         let chains = self.chains;
         let chain = &chains.rows[&row];

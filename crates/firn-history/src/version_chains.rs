@@ -316,7 +316,8 @@ impl<'a> Chains<'a> {
         fits.then_some(part.len())
     }
 
-    /// The rows whose chains contain this element, each with the version that it makes.
+    /// The rows to which a statement has appended `element`, each with the number of the version of
+    /// the row that this append has made.
     pub(crate) fn carriers(&self, element: Element) -> &[(u64, usize)] {
         self.carriers.get(&element).map_or(&[], Vec::as_slice)
     }

@@ -1,4 +1,6 @@
-//! Counts the work of the engine's control paths when a database has very many files and tables.
+//! Counts the work of the engine's control paths when a database has very many files and tables. A
+//! control path is work that needs no entries of the files: opening the manifest, picking a job,
+//! installing an edit, statistics, DDL.
 //!
 //! The files are invented: the manifest names them, and none exists. They go through the real
 //! version set, picker, backlog, catalog and database. Each measured operation has a budget in
@@ -172,7 +174,8 @@ impl Costs {
     }
 }
 
-/// Measures the costs of all control paths in an invented database of the size of `plan`.
+/// Measures the work and the time of each control path (opens, picks, installs, statistics, DDL) in
+/// an invented database of the size of `plan`.
 pub fn costs(plan: ScalePlan) -> Costs {
     let mut costs = Costs::default();
     tree::measure(plan, &mut costs);

@@ -51,8 +51,9 @@ pub fn tiny(rng: &mut StdRng, flush_mode: CommitDurability) -> Options {
         .store(threshold, Ordering::Relaxed);
     options.blob_file_size = one_of(rng_of_blobs, &[4 << 10, 32 << 10, 256 << 10]);
     options.blob_garbage_min = one_of(rng_of_blobs, &[256, 4 << 10]);
-    // Draw these options from another copy. The memory limit is not so small that frozen memtables
-    // alone reach it: without background threads, a stopped writer would wait forever.
+    // Draw these options from another copy of the random generator, for the same reason. The memory
+    // limit is not so small that frozen memtables alone reach it: without background threads, a
+    // writer that the stall gate stops would wait forever.
     let mut copy = rng.clone();
     let memory_limit = one_of(&mut copy, &[0, 2 << 20, 8 << 20]);
     options.lock_merge_rows = one_of(&mut copy, &[0, 1, 2, 5, 4096]);

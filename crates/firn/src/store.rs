@@ -121,11 +121,13 @@ impl FileStore {
                 _ => {}
             }
             self.env.link(&self.path(kind, id), &aside)?;
-            // The name `to` may exist already, for one of two reasons. It may name the same file,
-            // because recovery writes a prepare record again. Or it may name a file from before a
-            // crash: nothing had named that file, so its id was given out again. `rename` replaces
-            // a different file. If both names belong to the same file, `rename` does nothing, and
-            // `aside` must be removed.
+            // A link with the final name `to` may exist already, for one of two reasons. It may be
+            // a link to the same file: recovery writes a prepare record again, and keeps its files
+            // again. Or it may be a link to another file, which was linked before a crash: if no
+            // log record and no manifest had named that file, its id did not count as used, and the
+            // next open gave it to a new file. In the second case `rename` replaces the old link.
+            // In the first case `rename` does nothing, because the temporary name `aside` and the
+            // final name `to` are links to one file, and `aside` must be removed.
             self.env.rename(&aside, &to)?;
             if self.env.exists(&aside)? {
                 self.env.remove(&aside)?;

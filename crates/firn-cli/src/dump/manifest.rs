@@ -57,11 +57,12 @@ struct IdentityReport {
 #[derive(Serialize)]
 struct Deferred {
     file: String,
-    /// Epoch of the position at which the file was removed, in the log that a writer of a database
-    /// in an object store shares with its readers.
+    /// Epoch of the slot of the shared log at which the file was removed. (A database in an object
+    /// store has a shared log, which its writer shares with its readers; its positions are called
+    /// slots.)
     epoch: u64,
-    /// Number of that position (a slot of the shared log) in the epoch; none if the file has been
-    /// deleted since.
+    /// Number, within the epoch, of the slot of the shared log at which the file was removed; none
+    /// if the file has been deleted since.
     slot: Option<u64>,
 }
 

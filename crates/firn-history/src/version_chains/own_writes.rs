@@ -132,8 +132,10 @@ impl Chains<'_> {
         if self.may_lose(t, *list) {
             return;
         }
-        // A read of a single position of a unique key returns one row. The transaction's own row
-        // may have the same position and be left out.
+        // The server looks up a single value of a unique key and returns one row, although two may
+        // have the value: an old version of some row that only the snapshot still sees, and a row
+        // that the transaction itself has written since. If the lookup returns the former, the own
+        // row is missing from the result, which is no finding.
         let first_of_two = match (&op.statement, scan) {
             (Statement::Read { rows, .. }, Scan::Range { list, from, to, .. }) => {
                 from == to && rows.len() == 1 && self.history.setup.unique.contains(list)

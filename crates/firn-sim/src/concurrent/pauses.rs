@@ -30,14 +30,17 @@ pub(super) fn begin(seed: u64) {
             PausePoint::ReferenceSought
             | PausePoint::ReferenceLocked
             | PausePoint::ReferencesSought => (10, 500),
-            // DDL first closes a table's indexes to foreign keys and then replaces them. This pause
-            // lets a check of a foreign key run in between.
+            // DDL first closes a table's indexes, so that foreign key checks of other sessions must
+            // wait, and then replaces the indexes. This pause lets a foreign key check begin in
+            // between.
             PausePoint::IndexesClosed => (10, 500),
             // A checkpoint keeps obsolete files from being deleted. This pause lets a checkpoint
             // begin when another thread is about to delete a file.
             PausePoint::ObsoleteWanted => (20, 1500),
-            // These are steps of background work and of appends to the log. The pauses let a
-            // commit, a close of the log or a commit with rows of a retired index run in between.
+            // In three places a thread first decides and then acts: old prepared transactions are
+            // about to be logged again, the outcome of a prepared transaction has found no room in
+            // the log, or retired indexes are about to be forgotten. The pauses let a commit, a
+            // close of the log, or a commit with rows of a retired index come in between.
             PausePoint::PinnedFilesKept
             | PausePoint::NoRoomForOutcome
             | PausePoint::RetiredChosen => (10, 500),

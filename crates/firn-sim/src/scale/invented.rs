@@ -118,7 +118,9 @@ impl Invented {
         let at = |n: u64| n * self.slots / count;
         (0..count)
             .map(|n| {
-                // Above the last level, leave one slot free between a file and the next one.
+                // A slot is a place for one key in the key order. Above the last level, leave one
+                // slot free between a file and the next one, so that the key ranges of neighbouring
+                // files do not touch.
                 let end = at(n + 1) - u64::from(usize::from(level) != LAST_LEVEL);
                 self.file(id(), level, at(n), end)
             })

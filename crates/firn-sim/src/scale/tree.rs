@@ -23,8 +23,8 @@ const DIR: &str = "/scale";
 /// Files of a flush.
 const FLUSHED: u64 = 16;
 
-/// The budget of a pick in L0: it touches each file of L0 several times, with bisections in the
-/// base level. The invented trees have about a hundred files in L0.
+/// The work that the picker may do to choose a job in L0: it examines each file of L0 several
+/// times, with bisections in the base level. The invented trees have about a hundred files in L0.
 fn of_pick(plan: ScalePlan) -> Budget {
     Budget {
         files: 256 * plan.log(),
@@ -32,8 +32,8 @@ fn of_pick(plan: ScalePlan) -> Budget {
     }
 }
 
-/// The budget of a pick below L0: it touches the files of the job and a fixed number of candidates,
-/// each with a few bisections in the next level.
+/// The work that the picker may do to choose a job below L0: it examines the files of the job and a
+/// fixed number of candidates, each with a few bisections in the next level.
 fn of_pick_below(plan: ScalePlan) -> Budget {
     Budget {
         files: 96 * plan.log(),
@@ -41,9 +41,9 @@ fn of_pick_below(plan: ScalePlan) -> Budget {
     }
 }
 
-/// The budget of an install of `files` added and removed files: for each it touches a few
-/// bisections, and the nodes on its paths in the lists of files, of costs, of indexes and of blob
-/// files. It writes only the added and removed files to the manifest.
+/// The work that the install of an edit with `files` added and removed files may do: for each file
+/// a few bisections, and the copies of the nodes on its paths in the lists of files, of costs, of
+/// indexes and of blob files. It writes only the added and removed files to the manifest.
 fn of_install(plan: ScalePlan, files: u64) -> Budget {
     Budget {
         files: files * 6 * plan.log() + 64,

@@ -180,8 +180,8 @@ fn take(input: &mut &[u8]) -> Option<BlobRef> {
         BlobCodec::None => len,
         BlobCodec::Zstd | BlobCodec::Chunks => varint::take_u64(input)?,
     };
-    // Refuse impossible numbers: a value is smaller than 4 GiB, and its stored form is no larger
-    // than the value and its table of chunks.
+    // Refuse impossible numbers: a value is smaller than 4 GiB, and its stored form is no longer
+    // than the sum of the lengths of the value and of the table of chunks.
     let table = match codec {
         BlobCodec::Chunks => chunk_table_len(len),
         BlobCodec::None | BlobCodec::Zstd => 0,

@@ -40,7 +40,9 @@ pub enum PausePoint {
     /// A row whose value other rows may refer to is locked; the search for these rows has not begun
     /// yet.
     ReferencesSought,
-    /// DDL has closed the indexes of a table; it has not begun to replace them yet.
+    /// DDL has closed the indexes of a table: foreign key checks of other sessions may no longer
+    /// use them, and all transactions that had used them for a check have ended. DDL has not begun
+    /// to replace the indexes yet.
     IndexesClosed,
     /// A commit has its seqno and its position in the log's buffer; its entries are in no memtable
     /// yet.

@@ -109,7 +109,9 @@ pub(super) fn for_each(
 pub(super) struct BlobReadExtent {
     /// Length of the table of chunks in bytes; 0 for a blob without chunks.
     pub(super) table: usize,
-    /// Length of the prefix in bytes. It is rounded up to whole chunks, or to the whole value.
+    /// Length of the prefix of the value that the read yields, in bytes before compression. The
+    /// prefix that the reader asked for is rounded up to whole chunks; without chunks it is the
+    /// whole value.
     pub(super) len: usize,
     /// Number of bytes to read after the blob's header. They are the table and all stored bytes of
     /// the prefix, and perhaps more: the stored length of the chunks is unknown before the table is

@@ -5,8 +5,8 @@
 /// but not yet that of the second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BlobPausePoint {
-    /// A thread that seals a file has arranged that readers open the file past the page cache, but
-    /// `grows` is still set.
+    /// A thread is sealing a file. Readers that open the file from now on bypass the page cache,
+    /// but the flag that says that the file still grows is not cleared yet.
     Sealing,
     /// A file was found to have zeros behind its last span; the `linking` lock is not taken yet.
     Trimming,

@@ -120,8 +120,8 @@ impl PinBudget {
             let pinned = self.used().next_multiple_of(step);
             let least = room.bytes / CACHE_SHARE_MIN;
             let capacity = room.bytes.saturating_sub(pinned).max(least);
-            // A resize makes the block cache forget a part of its usage statistics, so raise the
-            // capacity seldom.
+            // On a resize the block cache forgets a part of what it knows about the use of blocks,
+            // by which it chooses the blocks to evict. So raise the capacity seldom.
             let worth_it = room.capacity.saturating_add(room.capacity / GROWTH_MIN);
             if capacity < room.capacity || capacity > worth_it {
                 room.capacity = capacity;

@@ -31,7 +31,8 @@ const PIECE_MIN: u64 = 64 << 10;
 pub struct FlushSplits {
     /// User keys at which a piece ends if it is large enough, ascending.
     pub keys: Vec<Vec<u8>>,
-    /// Size of a piece that the flush aims at, in stored bytes.
+    /// A piece is the part of the flushed run between two splits. The flush aims at pieces of this
+    /// size, in stored bytes.
     pub piece: u64,
 }
 
@@ -57,8 +58,9 @@ impl FlushSplits {
 
     /// A splitter for these splits, with files of at most `file_size` stored bytes.
     pub fn splitter(self, file_size: u64) -> Splitter {
-        // `for_flush` ends a file at a key once the file has an eighth of its target. With four
-        // pieces as target, that is half a piece.
+        // A splitter for a flush ends a file at a split key once the file has an eighth of its
+        // target size. The target is four times the aimed size of a piece, so a piece has at least
+        // half of that size.
         Splitter::for_flush((4 * self.piece).min(file_size), self.keys)
     }
 }
@@ -76,7 +78,7 @@ fn spread(files: FileSpan<'_>, count: usize) -> Vec<Vec<u8>> {
 /// those of `newest`. All keys are first keys of files in `below`. In the gap before each file of
 /// `newest`, the first and the last file of `below` that begin there give a key each. Behind the
 /// last file of `newest`, only the first file gives one. If a file of `newest` is larger than two
-/// pieces, keys within its range are added, spread evenly.
+/// pieces, that is, than 2 · `piece` stored bytes, keys within its range are added, spread evenly.
 fn as_before(newest: &Run, below: FileSpan<'_>, piece: u64) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
     let mut from = 0;

@@ -210,7 +210,9 @@ impl PickerContext<'_> {
     /// A job on L0, if it is deep enough, or on a level over its target. Of several such levels,
     /// prefers the one that is fullest relative to the level below it.
     fn by_size(&self, level_targets: &LevelTargets) -> Option<Job> {
-        // Between its install and its end, a job holds inputs that have left the tree.
+        // Subtract from each level the inputs of running jobs, but only those that are still in the
+        // tree: a job counts as running for a moment after its edit was installed, and its inputs
+        // have left the tree by then.
         let mut busy = [0_u64; LEVELS];
         let here = |(level, file): &(u8, &FileMeta)| self.version.has(*level, file);
         for (level, file) in self.running.files().filter(here) {

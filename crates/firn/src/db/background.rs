@@ -193,8 +193,9 @@ impl BackgroundWork {
     /// Wakes the flush, because the pipeline has frozen a memtable. The caller holds the pipeline's
     /// mutex.
     pub(super) fn memtable_frozen(&self) {
-        // Do not resize the caches before the flush begins: evicting takes too long under the
-        // pipeline's mutex.
+        // The memory limit leaves less to the caches now, but do not shrink them here: evicting
+        // takes too long while the caller holds the pipeline's mutex. The flush thread does it
+        // before it flushes.
         self.tell_gate();
         self.signals.lock().flush = true;
         self.signal.notify_all();
@@ -493,7 +494,8 @@ impl BackgroundWork {
     /// no longer in `running`.
     fn pick(&self, retired: &RetiredIndexes, rest: RestGoal) -> Option<PickedJob> {
         let (picked, reported) = self.pick_by(retired, rest, compaction::pick);
-        // Close tombstone reports without a job only here, not in `pick_by`: only this picker
+        // Close the reported ranges of many tombstones for which the picker has found no more work.
+        // Do this only here and not in `pick_by`: only the ordinary picker, `compaction::pick`,
         // considers all reported ranges.
         if let Some((ranges, oldest_read)) = reported {
             self.tombstone_reports.close(&ranges, oldest_read);
@@ -635,9 +637,10 @@ impl BackgroundWork {
         let Some(catalog) = self.catalog.get().filter(|_| !retired.is_empty()) else {
             return Ok(());
         };
-        // Read this before pinning the super version. A transaction commits its entries before it
-        // releases its indexes, so if an index is not in `kept`, the super version has all entries
-        // of it.
+        // Retired indexes into which open transactions may still commit entries are pinned. Read
+        // which ones are pinned before pinning the super version. A transaction commits its entries
+        // before it unpins its indexes, so the super version has all entries of an index that is
+        // not in `kept`.
         let kept = catalog.pinned_retired();
         let super_version = self.super_versions.pin();
         let in_files = |id| super_version.version.index_stats(id).entries;
@@ -655,14 +658,16 @@ impl BackgroundWork {
         catalog.forget_retired(&gone)
     }
 
-    /// Computes the division of the memory limit again and updates the stall gate.
+    /// Divides the memory limit among memtables and caches again, and tells the stall gate how much
+    /// background work is pending.
     pub(super) fn report_pressure(&self) {
         self.memory.balance(&self.super_versions.pin());
         self.tell_gate();
     }
 
-    /// Updates the stall gate. The mutex `telling` is taken before the super version is read, so an
-    /// update from an older super version never follows one from a newer super version.
+    /// Tells the stall gate the pressure that follows from the current super version. The mutex
+    /// `telling` is taken before the super version is read, so the pressure of an older super
+    /// version never replaces that of a newer one.
     fn tell_gate(&self) {
         let _in_order = self.telling.lock();
         let super_version = self.super_versions.pin();

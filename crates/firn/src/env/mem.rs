@@ -69,9 +69,11 @@ struct MemEnvState {
     dead: bool,
     /// Largest number of blocks that all files together may take; `None` for no limit.
     capacity: Option<usize>,
-    /// Number of calls that needed more space.
+    /// Number of calls so far that needed more disk space, whether they got it or not.
     growths: u64,
-    /// The disk becomes full at the call that raises `growths` to this number.
+    /// A test plans with this number that the disk becomes full: it does at the call that raises
+    /// `growths`, the count of calls that need more disk space, to this number. `None` if nothing
+    /// is planned.
     full_at: Option<u64>,
 }
 

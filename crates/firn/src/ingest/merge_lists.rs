@@ -15,8 +15,8 @@ pub(super) enum MergeInput {
     Memory(SortBuffer, usize),
     /// A temporary file.
     Run(TempRunReader),
-    /// SSTs that the sorter wrote as final files until a list came out of order; now they are
-    /// merged like other runs.
+    /// SSTs. As long as entries came in key order, the sorter wrote them as the final files of the
+    /// load. Once an entry has come out of order, these files are merged with the later lists.
     Files(Box<FilesReader>),
 }
 

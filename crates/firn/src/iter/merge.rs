@@ -297,7 +297,9 @@ impl<I: InternalIterator> MergeIter<I> {
                 (false, true) => child.seek_to_last()?,
                 (false, false) => child.seek_to_first()?,
             };
-            // The loop takes more than one step only if the source has gained entries meanwhile.
+            // Go on until the source stands beyond the current entry of the merge. The step above
+            // suffices, unless the source has gained entries since it was positioned, as a memtable
+            // may.
             while on {
                 let order = child.key().cmp(&pivot).then(i.cmp(&current));
                 match (backward, order) {

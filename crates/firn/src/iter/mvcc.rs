@@ -64,8 +64,9 @@ impl ReadAt {
         }
     }
 
-    /// The seqno at which a seek of a key finds the newest visible own write or, if there is none,
-    /// the newest committed version, whether that is visible or not.
+    /// The seqno at which a seek of a key finds the newest own write that is visible. (Own writes
+    /// that the running statement itself has made may be invisible.) If the key has no such write,
+    /// the seek finds the newest committed version, whether that is visible or not.
     fn newest_own(&self) -> Seqno {
         self.own_bound.max(SEQNO_COMMITTED_MAX)
     }
@@ -707,8 +708,9 @@ impl<I: InternalIterator> MvccIter<MergeIter<I>> {
             Ok(())
         });
         self.skip.pop();
-        // If the source that was in front was not sought again, it still stands on a version of the
-        // key that the iterator leaves. So skip that key.
+        // Only the sources that have gained entries were sought again. If the source with the
+        // current entry was not among them, it still stands on a version of the key that this move
+        // leaves. So skip the remaining versions of that key.
         self.forward(on?, true)
     }
 }

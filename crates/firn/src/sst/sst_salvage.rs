@@ -255,10 +255,12 @@ impl Salvage {
             .map_err(|damage| damage.at(&self.name, handle.offset))
     }
 
-    /// An iterator over the entries, forwards only. A block that can no longer be read ends the
-    /// iteration with an error. `external` is the seqno that all entries show, as in
-    /// [`SstReader::external_seqno`]. Without it, entries of a transaction whose outcome is unknown
-    /// are left out.
+    /// An iterator over the entries of the intact blocks, forwards only. If a block that was intact
+    /// before cannot be read now, the iteration ends with an error. `external` is the seqno of the
+    /// commit that made the file visible, if the file got its seqno in that way
+    /// ([`SstReader::external_seqno`]): all entries show it. If `external` is `None`, the iterator
+    /// leaves out the entries whose stored seqno is one of an uncommitted write, because nobody
+    /// knows whether their transaction has committed.
     pub fn iter(self: &Arc<Self>, external: Option<Seqno>) -> SalvageIter {
         SalvageIter {
             salvage: Arc::clone(self),

@@ -186,8 +186,9 @@ impl OpenFiles {
     /// Closes the open file whose turn it is. Returns whether there was one.
     fn close_one(&self) -> bool {
         let mut queue = self.queue.lock();
-        // A file that was read since its last turn goes to the end of the queue, but only once.
-        // The second round closes it even if it was read meanwhile.
+        // The clock algorithm: a file that was read since its last turn is spared and goes to the
+        // end of the queue. But at most as many files are spared as the queue had at the beginning,
+        // so the second round closes a file even if all files are being read meanwhile.
         let mut spared = queue.len();
         for _ in 0..2 * queue.len() {
             let Some(next) = queue.pop_front() else {
@@ -264,8 +265,8 @@ impl LazyFile {
 
     fn in_use(&self) -> Option<Arc<Opened>> {
         let opened = self.opened.load_full();
-        // Test before setting the mark: if it is set already, no store takes the cache line away
-        // from other processors.
+        // Mark the file as used only if it is not marked yet: a needless store would take the cache
+        // line away from other processors that read the file.
         if opened.is_some() && !self.used.load(Ordering::Relaxed) {
             self.used.store(true, Ordering::Relaxed);
         }
@@ -331,7 +332,8 @@ impl LazyFile {
 impl Drop for LazyFile {
     fn drop(&mut self) {
         let mut known = self.open_files.known.lock();
-        // Another reader may have made a new lazy file of the same file meanwhile.
+        // This was the last reference to the lazy file. Forget the file, unless another reader has
+        // opened it meanwhile and `known` has a new [`LazyFile`] under the same key.
         if known.get(&self.key).is_some_and(|w| w.strong_count() == 0) {
             known.remove(&self.key);
         }

@@ -330,7 +330,7 @@ impl Cursor {
         Ok(found)
     }
 
-    /// Reads the row of the last entry.
+    /// Moves to the last entry of the index and reads its row.
     ///
     /// # Errors
     /// Those of [`Self::seek`].
@@ -431,7 +431,8 @@ impl Cursor {
         Ok(found)
     }
 
-    /// Reads the row of the next entry if its key starts with `key`.
+    /// Moves to the entry behind the cursor's position, and reads its row if the key of that entry
+    /// starts with `key`.
     ///
     /// # Errors
     /// Those of [`Self::seek`].
@@ -683,8 +684,9 @@ impl Cursor {
         txn.context().super_versions.freshness(self.scan.point()) != Freshness::Latest
     }
 
-    /// Moves to the first entry after the one that was passed last, in the scan's direction, as the
-    /// latest commit shows it.
+    /// Moves back to the entry that follows the second last entry that the scan has read, or to its
+    /// first entry if it has read only one. "Follows" is meant in the scan's direction and as the
+    /// latest commit shows the entries.
     fn go_back(&mut self, txn: &Transaction, forward: bool) -> Result<bool> {
         let passed = self.fetch.passed_entry();
         let at = match (self.at_start, forward) {

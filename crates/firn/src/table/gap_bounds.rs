@@ -118,9 +118,9 @@ impl Neighbours {
         }
     }
 
-    /// Locks the range that reaches from the entry before to the last key that begins with
-    /// `declared`, the values of a unique index. So it locks the gap before these values and the
-    /// values themselves.
+    /// `declared` are the values of the declared parts of a unique index. Locks against inserts the
+    /// range from the last entry below these values to the last possible key that begins with them:
+    /// the gap before the values, and the values themselves.
     pub(super) fn lock_gap_before(
         &mut self,
         txn: &Transaction,

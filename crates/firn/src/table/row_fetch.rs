@@ -130,8 +130,8 @@ impl RowFetch {
         self.entry_key.clear();
         self.entry_is_row = false;
         if self.index.id() != before && self.number != index {
-            // The key plan is for the columns of another index. Drop it; the caller chooses the
-            // columns again.
+            // The decode plan for index entries (`key_plan`) was made for another index. Drop it.
+            // The caller chooses the columns to decode after this call, which makes a new plan.
             self.number = index;
             self.key_plan = None;
         }

@@ -31,8 +31,10 @@ const VALUES_MAX: u64 = 64;
 
 /// Largest number of memtable entries that an estimate walks over.
 const WALK_MAX: u64 = 32 << 10;
-/// If memtables have more than [`WALK_MAX`] entries, they are left out, provided that files have at
-/// least this many times as many entries. Otherwise the sketches are not used.
+/// Memtables have no sketches, so an estimate walks over their entries. If they have more than
+/// [`WALK_MAX`] entries, the estimate uses the sketches of the files alone, provided that the files
+/// have at least this many times as many entries as the memtables. Otherwise it does not use
+/// sketches.
 const MEMTABLE_SHARE_MIN: u64 = 16;
 
 impl Table {

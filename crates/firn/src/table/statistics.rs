@@ -33,8 +33,8 @@ impl IndexSums {
         Self::with_files(super_version, &super_version.version.index_stats(index))
     }
 
-    /// Sums an index over the files and memtables of `super_version`. `files` has its sum over the
-    /// files alone.
+    /// The sums for one index over the files and memtables of `super_version`. The caller passes
+    /// the sums over the files alone as `files`.
     fn with_files(super_version: &SuperVersion, files: &IndexStats) -> Self {
         let index = files.index;
         let mut sums = Self {
@@ -55,8 +55,9 @@ impl IndexSums {
         sums
     }
 
-    /// Bytes of the index in files, plus the uncompressed bytes of its entries that are only in
-    /// memtables. `files` has the sum over the files alone.
+    /// Bytes of the index: the stored bytes of its files, plus the uncompressed bytes of its
+    /// entries in memtables. `self` has the sums over files and memtables, `files` those over the
+    /// files alone.
     fn size(&self, files: &IndexStats) -> u64 {
         self.stored_bytes + self.raw_bytes - files.raw_bytes.min(self.raw_bytes)
     }
@@ -107,9 +108,10 @@ pub fn live_rows(
     (rows.min(sums.puts()), point)
 }
 
-/// The number of rows if it is known without reading: `counter` has it, or all entries lie in one
-/// run without old versions. The caller must have read `counted` from `counter` before it pinned
-/// `super_version`. `files` and `sums` are the sums of the clustered index in that super version.
+/// The number of rows if it is known without reading blocks: `counter` has it, or all entries of
+/// the index lie in one run of files without deletions and old versions, so that each entry is a
+/// row. The caller must have read `counted` from `counter` before it pinned `super_version`.
+/// `files` and `sums` are the sums of the clustered index in that super version.
 fn known_rows(
     counter: &RowCount,
     counted: i64,
@@ -197,8 +199,9 @@ pub struct RangeEnd<'a> {
 }
 
 impl Table {
-    /// The size of the table, computed from the counts that files and memtables keep. Reads them
-    /// for the clustered index alone, and pins nothing, because every statement asks for the size.
+    /// The size of the table, computed from the counts that files and memtables keep. Every
+    /// statement asks for the size, so this must be cheap: it sums up the counts of the clustered
+    /// index alone, and does not pin the super version.
     pub fn size(&self, super_versions: &SuperVersions) -> TableSize {
         let current = self.current();
         let counter = &current.live_rows;

@@ -176,7 +176,8 @@ impl ActiveInserts {
     pub(super) fn written(&self, index: IndexId) -> u64 {
         let slot = index as usize % SLOTS;
         let parts = &self.parts[slot * PARTS..][..PARTS];
-        // Each number only grows, so the sum stays the same only if all of them do.
+        // Each part of the slot counts the new keys written by some of the transactions. A count
+        // only grows, so the sum of the counts stays the same only if no count has changed.
         let written = parts.iter().map(|part| part.written.load(Ordering::SeqCst));
         written.fold(0, u64::wrapping_add)
     }

@@ -150,7 +150,9 @@ pub struct LockTable {
     gaps: GapLockTable,
     /// An owner may hold this many rows in the hash table before they are merged.
     merge_at: usize,
-    /// Held while a wait begins, and while a request leaves a queue without its lock.
+    /// The graph lock: it keeps the wait-for graph from changing during a deadlock search. Held
+    /// while a request begins to wait, and while a request leaves a lock queue without having got
+    /// the row lock.
     graph: Mutex<()>,
     /// Whether a wait that begins searches for deadlocks. Read and changed under the graph lock.
     detects_deadlocks: AtomicBool,
@@ -333,8 +335,8 @@ impl LockTable {
     /// no protection.
     pub fn release_reads(&self, owner: &Arc<LockOwner>) {
         self.gaps.release_all(owner);
-        // Requests wait only for rows of the hash table, never for merged locks, so their release
-        // wakes nobody.
+        // The release of merged locks need not wake anybody: before a request waits for a merged
+        // lock, the lock is moved back to the hash table.
         let _shared = owner.merged.lock().take_shared();
         let keys = owner.held.lock().keys.clone();
         // Release the newest locks first: `release` searches `held.keys` from its end.
@@ -349,8 +351,9 @@ impl LockTable {
     pub fn release_all(&self, owner: &Arc<LockOwner>) {
         owner.forget_shares();
         self.gaps.release_all(owner);
-        // Release the merged locks before the others: `MergedLockRegistry::unmerge` depends on that
-        // order.
+        // Release the merged locks before the locks in the hash table. Another thread may be moving
+        // a merged lock of this owner to the hash table (`MergedLockRegistry::unmerge`), and in the
+        // other order this call could miss a lock on its way.
         self.registry.release_all(owner);
         let held = std::mem::take(&mut *owner.held.lock());
         for key in held.keys {

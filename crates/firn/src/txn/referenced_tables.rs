@@ -173,8 +173,8 @@ impl ReferencedTables {
             if left.is_zero() {
                 return None;
             }
-            // Count a whole interval even if the thread wakes earlier. So the total wait may be
-            // shorter than the timeout.
+            // Subtract the whole interval from the time left, even if a notification ends the sleep
+            // earlier. So the total wait may be shorter than the timeout.
             let interval = KILL_CHECK_INTERVAL.min(left);
             shard.changed.wait_for(&mut tables, interval);
             left -= interval;

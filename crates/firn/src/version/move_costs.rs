@@ -35,7 +35,9 @@ use std::sync::Arc;
 /// Number of levels whose files have costs: all but L0 and the last.
 const LEVELS_ABOVE_LAST: usize = LAST_LEVEL - 1;
 
-/// An edit measures at most this many files, plus this many for each file that it adds or removes.
+/// When an edit changes a level, the costs of moving files of the level above change. The edit
+/// computes the costs of at most this many files anew, plus this many for each file that it adds or
+/// removes. The remaining files wait for later edits.
 const MEASURED_MAX: usize = 64;
 
 /// Largest number of ranges of one level that wait to be measured. If there are more, one range
@@ -237,8 +239,9 @@ impl Version {
     }
 
     /// Returns the positions of at most `most` files of `level`, those that are cheapest to move
-    /// down, the cheapest first. It considers the files of `group` in the ranges of positions
-    /// `parts`, which must not overlap. `level` must be neither L0 nor the last level.
+    /// down, the cheapest first. Only files that belong to the [`MoveGroup`] `group` and whose
+    /// positions lie in `parts` are considered; the ranges in `parts` must not overlap. `level`
+    /// must be neither L0 nor the last level.
     pub fn cheapest_moves(
         &self,
         level: u8,

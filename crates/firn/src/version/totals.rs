@@ -111,9 +111,9 @@ impl Summed for IndexTotals {
     fn join(_: &mut (), (): &()) {}
 }
 
-/// The references to one blob file. The bytes have 128 bits, unlike those of one SST: their sum
-/// over all SSTs may not fit into 64 bits, and a saturated sum could not be reduced again when
-/// files go.
+/// The references to one blob file, summed over all SSTs. `bytes` is a 128-bit number, because the
+/// sum of the 64-bit numbers of all SSTs may not fit into 64 bits, and a sum that had been cut off
+/// at 64 bits would be wrong once SSTs are removed from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct BlobTotal {
     file: u64,

@@ -32,8 +32,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 const ROTATE_SIZE_MIN: u64 = 1 << 20;
 const ROTATE_FACTOR: u64 = 3;
 
-/// An edit rewrites the manifest itself once it is this many times as long as it should be when the
-/// background thread rewrites it, so that it cannot grow without bound.
+/// If the background thread does not come to rewrite the manifest, it must not grow without bound:
+/// once the manifest is this many times as long as when the background thread should have rewritten
+/// it, the next edit rewrites it before it returns.
 const ROTATE_BY_EDIT: u64 = 2;
 
 /// Data files that are given up together are removed at once if they have at most this many bytes
@@ -382,9 +383,10 @@ impl VersionSet {
     /// Until the guard is dropped, no file is deleted: neither one that is in a state returned by
     /// [`Self::state`] during the hold, nor one that later log records name.
     pub fn hold_files(&self) -> FileDeletionHold {
-        // Count the hold under the lock under which a deletion looks for holds and takes its file.
-        // Otherwise a deletion that has seen no hold could take a file that becomes obsolete after
-        // the hold began.
+        // Increment the number of holds under the lock of the list of obsolete files. A thread that
+        // deletes files holds this lock while it checks that the number is 0 and takes a file from
+        // the list. Without the lock, it might find 0 and then take a file that has become obsolete
+        // only after this hold began.
         self.ctx
             .source
             .between_deletions(|| self.held.fetch_add(1, Ordering::SeqCst));

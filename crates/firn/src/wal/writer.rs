@@ -329,9 +329,10 @@ impl Wal {
         }
     }
 
-    /// If the background thread could not prepare the next segment, lets it try again, so that
-    /// commits have a prepared segment when the process cannot open files for a time. Does nothing
-    /// on a full disk: [`Self::retry_next_segment`] is for that.
+    /// The background thread prepares the next segment in advance. If its last attempt failed, for
+    /// example because the process had no free file descriptor, this call lets it try again now.
+    /// Otherwise a commit would have to create the segment, and would fail if descriptors are short
+    /// again at that moment. Does nothing on a full disk: [`Self::retry_next_segment`] is for that.
     pub fn ask_for_next_segment(&self) {
         let mut state = self.shared.state.lock();
         let missing = state.next.is_none() && state.next_wanted > state.segment.id;

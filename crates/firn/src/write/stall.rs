@@ -175,7 +175,7 @@ impl StallGate {
     }
 
     /// Notes that a flush has stored `stored` bytes and taken `took_us` microseconds. `committed`
-    /// counts all commits up to now.
+    /// has the number and the bytes of all commits since the database was opened.
     pub fn flushed(&self, committed: CommitTotals, stored: u64, took_us: u64) {
         let mut state = self.state.lock();
         state.drain.flushed(committed, stored, took_us);

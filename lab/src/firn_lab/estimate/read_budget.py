@@ -18,8 +18,9 @@ PAGE_BYTES = 16 << 10
 # Target size in bytes of a run, which here is a range of neighbouring rows of an index.
 RUN_BYTES = 48 << 10
 RUN_ROWS_MIN, RUN_ROWS_MAX = 4, 4000
-# Largest number of rows in a run of an index over prefixes of columns. The server looks each row up
-# in a page of its own, so such runs must be shorter.
+# Largest number of neighbouring rows that are read in one range (a run) from an index over prefixes
+# of columns. Such an index does not have the whole values, so the server looks up each row, which
+# may lie in a page of its own.
 RUN_ROWS_LOOKED_UP_MAX = 600
 # Fewest runs of rows that are read of an index, because fewer give no estimate of the error.
 RUNS_MIN = 8

@@ -212,8 +212,8 @@ class Sampler:
         ((low, high),) = self._query(f"SELECT MIN({name}), MAX({name}) FROM {source}", ())
         at = columns_of(self._table, index).index(column)
         keys = [[int(row[at]) for _, row in run] for run in runs]
-        # Assume that the keys from a run to the first key of the next run are as dense as the keys
-        # of the run.
+        # A run is a range of neighbouring rows that was read. Nobody has read the rows between two
+        # runs: assume that their keys are as dense as those of the run before them.
         rows, errors = 0.0, 0.0
         firsts = [int(low), *(found[0] for found in keys[1:]), int(high) + 1]
         for found, first, end in zip(keys, firsts[:-1], firsts[1:], strict=True):

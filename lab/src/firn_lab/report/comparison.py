@@ -76,7 +76,8 @@ def changes(before: Report, after: Report, allow: float, every: bool = False) ->
         names += sorted(set(each.figures) - set(names)) if every else []
         for name in names:
             one, other = against.figures.get(name), each.figures.get(name)
-            # Skip a figure that one run lacks, or whose unit or direction differs.
+            # Skip a figure that one run lacks, or for which the two runs have recorded different
+            # units or disagree whether higher or lower is better.
             if one is None or other is None or kinds_before.get(name) != kinds[name]:
                 continue
             better = kinds[name].better

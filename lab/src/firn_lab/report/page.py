@@ -19,7 +19,8 @@ from firn_lab.report.remarks import (
 )
 from firn_lab.report.report_data import UNLIKE, Report, Result, family, threads_of
 
-# Figures that the page draws block by block, in addition to the headline.
+# Figures that the page draws block by block, in addition to the headline figure of the case, such
+# as transactions per second.
 BY_BLOCK = ("cpu_us_per_transaction", "switches_per_transaction", "other_cores")
 
 

@@ -147,7 +147,7 @@ class Reader:
         ]
 
     def figure_kinds(self, run: int) -> dict[str, FigureKind]:
-        """Unit and direction of every figure of the run, state figures included."""
+        """Unit of every figure of the run, state figures included, and whether higher is better."""
         rows = self._rows("SELECT DISTINCT name, unit, better FROM figures WHERE run = ?", run)
         return {name: FigureKind(unit, better) for name, unit, better in rows}
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import sqlite3
 
 VERSION = 2
-# Versions of the schema that this lab can read. In version 1 a run has at most one end.
+# Versions of the schema that this lab can read. In version 1 a run cannot be resumed, so it has at
+# most one row in `run_ends`.
 READABLE = (1, 2)
 
 TABLES = """

@@ -23,8 +23,8 @@ from firn_lab.workloads.sql_session import (
 )
 from firn_lab.workloads.workload import WORKLOADS, Params
 
-# The column k is the id times this prime modulo the row count, so its values are unique, and
-# neighbouring ids have distant values.
+# The column k is (id - 1) times this prime, modulo the row count. As long as the prime does not
+# divide the row count, the values of k are unique, and neighbouring ids have distant values.
 PRIME = 15_485_863
 COLUMNS = (
     "id INT NOT NULL, k INT NOT NULL, v INT NOT NULL, c CHAR(60) NOT NULL, "

@@ -84,7 +84,8 @@ type Growing = BTreeMap<String, Vec<u64>>;
 /// held, [`Self::stats`] still answers, and [`Self::leave`] lets the database close.
 pub struct Archiver {
     parts: ArchiverContext,
-    /// Held while files are linked and copied. Taken before `state`.
+    /// Held for a whole attempt to archive, in which files are linked and copied. A thread that
+    /// needs this mutex and the mutex `state` takes this one first.
     working: Mutex<(ArchiveIdentity, Growing)>,
     /// Held for moments only, since status queries read it.
     state: Mutex<ArchiverState>,
@@ -427,8 +428,9 @@ impl Archiver {
             true => env.rename(&aside, &to)?,
             false => self.rename_new(&aside, &to)?,
         }
-        // If both names belong to the same file, `rename` does nothing (POSIX). Then remove the
-        // temporary name.
+        // The temporary name may still exist: `rename_new` links the file and keeps the old name,
+        // and POSIX lets `rename` do nothing if the temporary and the final name are links to one
+        // file.
         self.remove(&aside)
     }
 

@@ -128,8 +128,9 @@ impl PickerContext<'_> {
                 [left, right]
             });
             free = cut.filter(|part| !part.is_empty()).collect();
-            // If no file of `level` lies in the zone, `busy` is empty and cuts a part into two
-            // adjacent ones, which does no harm.
+            // If no file of `level` lies in the zone, the range of busy positions is empty. Then
+            // the cut may divide a free range of positions into two adjacent ones, which does no
+            // harm.
         }
         free.retain(|part| !part.is_empty());
         free
@@ -142,8 +143,9 @@ impl PickerContext<'_> {
         if files.is_empty() || usize::from(level) == LAST_LEVEL {
             return Vec::new();
         }
-        // The version knows the costs of moves into the next level. The base is not below a level
-        // with files, so no move goes further.
+        // The version has the cost of moving each file down by one level. That is enough: the base
+        // level, into which L0 is compacted, never lies below a level that has files, so each job
+        // from `level` writes to the level right below it.
         debug_assert_eq!(output, level + 1);
         let free = self.free_positions(level, output, wanted);
         let accepted = |at: &usize| wanted.accepts(&files[*at]) && self.is_free(&files[*at]);

@@ -44,8 +44,8 @@ impl<'a> RunSlice<'a> {
     }
 }
 
-/// A group of L0 files: each of them overlaps another file of the group, and none overlaps a file
-/// of L0 outside the group.
+/// An overlap group of L0: each file of the group overlaps another file of the group, and none
+/// overlaps a file of L0 outside the group.
 ///
 /// A job may take a part of a group, as long as no file that is older than an output of the job
 /// stays above it in L0. Such a part is computed from the key range of one bottom file, a file that
@@ -96,7 +96,7 @@ impl<'a> L0Overlap<'a> {
         }
     }
 
-    /// All files of the group with the positions of their runs, newest run first.
+    /// All files of the overlap group, each with the position of its run, newest run first.
     pub(super) fn files(&self) -> impl Iterator<Item = FileInRun<'a>> {
         let slices = self.slices.iter();
         slices.flat_map(|slice| slice.files.iter().map(|f| (slice.run, *f)))
@@ -114,12 +114,14 @@ impl<'a> L0Overlap<'a> {
         self.slices.iter().any(|slice| slice.run == run)
     }
 
-    /// The largest number of files of the group that a read of one key must search.
+    /// The largest number of files of the overlap group that have one key in their ranges, so that
+    /// a read of the key must search them.
     pub(super) fn depth(&self) -> usize {
         depth(self.files().map(|(_, f)| &**f.meta()))
     }
 
-    /// Whether more than [`TOMBSTONE_SHARE`] percent of the group's entries are deletions.
+    /// Whether more than [`TOMBSTONE_SHARE`] percent of the entries in the files of the overlap
+    /// group are deletions.
     pub(super) fn has_many_deletions(&self) -> bool {
         let sum = |of: fn(&FileMeta) -> u64| self.files().map(|(_, f)| of(f)).sum();
         share_over(sum(|f| f.deletes), sum(|f| f.entries), TOMBSTONE_SHARE)
@@ -139,7 +141,8 @@ impl<'a> L0Overlap<'a> {
         self.slices.iter().map(input).collect()
     }
 
-    /// The files of the group that overlap no file of an older run of the group.
+    /// The bottom files of the overlap group: those that overlap no file of an older run in the
+    /// group.
     pub(super) fn bottoms(&self) -> impl Iterator<Item = &'a Arc<FileHandle>> {
         let slices = self.slices.iter().enumerate();
         slices.flat_map(move |(at, slice)| {
@@ -157,8 +160,8 @@ impl<'a> L0Overlap<'a> {
     /// above that output. Newer files may stay in L0. So while the part has more than `room` bytes
     /// and more than `due` runs, its newest runs are omitted.
     pub(super) fn part_over(&self, range: &KeyRange, room: u64, due: usize) -> L0Selection {
-        // Omitting the newest run never makes the part larger, so bisection finds the smallest
-        // number of runs to omit.
+        // Omitting more of the newest runs never adds files to the part. So bisection finds the
+        // smallest number of runs to omit.
         let fits = |part: &L0Selection| part.size <= room || part.runs() <= due;
         let (mut low, mut high) = (0, self.slices.len() - 1);
         while low < high {

@@ -111,7 +111,7 @@ fn split(limit: u64, demand: MemoryDemand) -> MemorySplit {
     }
 }
 
-/// Divides the memory limit among the parts.
+/// The memory arbiter of a database: divides the memory limit among the parts.
 ///
 /// Memtables and write sets take what they need. The caches get the rest, in steps. Within the
 /// block cache's part, open files come first (see [`crate::cache::PinBudget`]): their index
@@ -147,7 +147,8 @@ pub(in crate::db) struct MemoryArbiter {
     /// Memory of the memtables of all ephemeral databases whose host database is this one; it
     /// counts within this database's limit.
     ephemeral_memtables: Arc<MemoryTracker>,
-    /// Set if this is the arbiter of an ephemeral database.
+    /// The memory of the ephemeral database, if this is the memory arbiter of one; `None` for the
+    /// server's database.
     guest: Option<EphemeralMemory>,
 }
 
@@ -178,7 +179,8 @@ impl MemoryArbiter {
         }
     }
 
-    /// The arbiter of an ephemeral database, which follows this one's limit.
+    /// Makes the memory arbiter of an ephemeral database whose host database has the arbiter
+    /// `self`. The new arbiter uses the memory limit and the block cache of the host database.
     pub(in crate::db) fn guest(&self, options: &Options) -> Self {
         options.mutable.follow(&self.mutable);
         let charge = MemoryCharge::new(Arc::clone(&self.ephemeral_memtables));

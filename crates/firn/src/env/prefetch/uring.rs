@@ -358,8 +358,9 @@ mod tests {
         let start = || rings.start(&places);
         let mut lent: Vec<RingReads> = (0..LENT_MAX).map(|_| start().unwrap()).collect();
         assert!(start().is_none(), "no more than {LENT_MAX}");
-        // Take only the first read of the two. The second one completes a moment later, which frees
-        // the ring.
+        // The submission has two reads. Take only the result of the first one, as a reader may that
+        // never asks for the second. Once the second read is complete, too, the ring can be used
+        // again.
         let mut out = [0; BLOCK];
         assert!(lent[0].copy(0, 0, &mut out) && out == [7; BLOCK]);
         lent[0].state.lock().wait_for_all();

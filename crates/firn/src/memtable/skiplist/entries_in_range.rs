@@ -159,8 +159,10 @@ mod tests {
         drop(inserter);
         let (keys, visited) = memtable.list.split_keys_visiting(b"0001", None, 64);
         assert!(!keys.is_empty() && keys.len() <= 10, "{}", keys.len());
-        // The search ends at the first level with 16 nodes per key, which may have about four times
-        // the nodes of the level above: hence a factor of 8 in all.
+        // The search ends at the first level on which it visits 16 nodes per requested key
+        // (`VISITS_A_KEY`). On the level above it visited fewer, and a level has about four times
+        // as many nodes as the one above. So it visits less than 4 · 16 nodes per key on the last
+        // level, and less than 8 · 16 on all levels.
         assert!(visited < 8 * VISITS_A_KEY * 64, "{visited} nodes");
     }
 }

@@ -299,9 +299,9 @@ impl Cursor {
             false => self.gaps.vacant.first_key(txn, index, from, upper)?,
         };
         if let Some(key) = of_other {
-            // Keep the gap lock below the other transaction's key, and release it from that key on:
-            // the insert of the key may not have looked for gap locks yet, and must not wait for
-            // this one.
+            // Keep the part of the new gap lock that lies below the other transaction's key, and
+            // release the rest, from that key on. The insert of the key may not have looked for gap
+            // locks yet, and must not wait for this scan, which is about to wait for the insert.
             if grant == GapGrant::Newly {
                 txn.unlock_gap(&key, end);
                 self.gaps.newly.set(lower, &key);

@@ -23,9 +23,9 @@ pub(super) struct VacantRange {
 }
 
 impl VacantRange {
-    /// Forgets the range. Must be called when a scan begins: an uncommitted key of the session's
-    /// own last transaction may belong to another transaction now, if that one was prepared and has
-    /// left the session.
+    /// Forgets the range that had no uncommitted key of another transaction. Must be called when a
+    /// scan begins: if the last transaction of this session was prepared and has been detached from
+    /// the session, its uncommitted keys are now those of another transaction.
     pub(super) fn forget(&mut self) {
         self.upper.clear();
     }

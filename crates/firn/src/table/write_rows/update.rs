@@ -130,7 +130,10 @@ impl Table {
             return Ok(WriteOutcome::Same);
         }
         claim_old_row(txn, old_key, flags)?;
-        // A validated write has read the version that the snapshot shows, so it hides nothing.
+        // Without validation, the statement has read and locked the latest version of the row, and
+        // an older one, which the snapshot still shows, must be hidden from the transaction's later
+        // reads. A write that the commit validates has read the version at the snapshot itself, so
+        // there is nothing to hide.
         let newer = !flags.validated && self.hide_if_newer(txn, old_key)?;
         // The row is locked, or no other session sees it, so the stored row is the one that `old`
         // was read from. A validated write reads at the point that `old` was read at.

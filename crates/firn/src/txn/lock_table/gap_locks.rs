@@ -189,9 +189,10 @@ impl IndexGaps {
         }
     }
 
-    /// Whether `owner` has locked all keys of the range. If a transaction repeats a statement, it
-    /// finds its own segments, perhaps divided at the bounds of other owners' ranges: the
-    /// repetition must not divide them further, nor add the range to the owner's ranges again.
+    /// Whether `owner` has locked all keys of the range. A transaction that repeats a statement
+    /// locks a range again. The locked ranges are stored as disjoint segments of keys, and those of
+    /// this transaction may have been divided at the bounds of other owners' ranges. The repetition
+    /// must not divide them further, nor add the range to the owner's list of ranges again.
     fn has_all(&self, owner: &Arc<LockOwner>, lower: &[u8], upper: &[u8]) -> bool {
         let until = (Bound::Unbounded, Bound::Included(lower));
         let first = self.segments.range::<[u8], _>(until).next_back();
@@ -211,8 +212,9 @@ impl IndexGaps {
         all && upper <= &end[..]
     }
 
-    /// Locks the range in the two usual cases of a scan: the range continues a segment that belongs
-    /// to `owner` alone, or `owner` has locked it already.
+    /// Locks the range in the two usual cases of a scan: the range begins where a key segment that
+    /// `owner` alone has locked ends, or `owner` has locked the range already. `None` in all other
+    /// cases, with no change.
     fn extend(&mut self, owner: &Arc<LockOwner>, lower: &[u8], upper: &[u8]) -> Option<GapGrant> {
         let until = (Bound::Unbounded, Bound::Included(lower));
         let beyond = (Bound::Excluded(lower), Bound::Excluded(upper));

@@ -53,8 +53,9 @@ pub(super) struct HeldLocks {
     /// The keys of the rows, each once, in the order in which their locks were granted or moved
     /// back from the merged locks.
     pub(super) keys: Vec<Arc<[u8]>>,
-    /// Number of keys that the last merge left here since their rows have queues. They do not count
-    /// towards the merge threshold; otherwise each further lock would try to merge them again.
+    /// Number of keys that could not become merged locks the last time, because requests wait for
+    /// their rows. They do not count towards the number of keys at which locks are merged;
+    /// otherwise each further lock would try to merge them again.
     pub(super) stuck: usize,
 }
 
@@ -127,7 +128,8 @@ impl LockOwner {
         }
     }
 
-    /// Whether the owner may hold shared locks. Without any, nobody has to look for one.
+    /// Whether the owner may hold shared locks. If not, the caller need not look for a shared lock
+    /// of the owner on a certain key.
     pub(super) fn shares(&self) -> bool {
         self.shares.load(Ordering::Relaxed)
     }

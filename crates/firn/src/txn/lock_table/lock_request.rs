@@ -96,8 +96,9 @@ impl LockRequest {
     /// Wakes the sleeper without an outcome, so that it sees that its owner is interrupted. The
     /// caller sets the owner's interrupt flag first.
     pub(super) fn kick(&self) {
-        // The sleeper reads the interrupt flag under this mutex. So either it sees the flag, or it
-        // sleeps already and the notification wakes it.
+        // The waiting thread reads the interrupt flag while it holds the mutex `signal`. So it
+        // either sees the flag, or it has released the mutex by going to sleep, and the
+        // notification below wakes it.
         drop(self.signal.lock());
         self.wake.notify_one();
     }

@@ -71,8 +71,10 @@ impl LockTable {
         self.deadlocks.report(&deadlocks);
         self.waits.fetch_add(1, Ordering::Relaxed);
         if waiter.upgrade {
-            // Report the upgrade even if it has been granted by now: the requests behind it wait
-            // for this owner, as a waiting request or as the exclusive holder.
+            // A request that upgrades a shared lock to an exclusive one goes before all other
+            // requests in the queue, so these now wait for its owner, too. Tell this to the host
+            // even if the upgrade has been granted by now: they then wait for the owner because it
+            // holds the lock exclusively.
             self.report_upgrade(owner, &waiter.key);
         }
         if waiter.outcome() == WaitOutcome::Waiting {

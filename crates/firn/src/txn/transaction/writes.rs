@@ -107,8 +107,9 @@ impl Transaction {
         if !self.gate_passed {
             let charge = self.cx.pipeline.pass_gate_deleting(&self.gate_wait())?;
             self.gate_charge.add(charge);
-            // On a full disk, the gate lets only deletions pass, so other writes of the statement
-            // must pass it themselves.
+            // On a full disk, the stall gate lets only deletions pass. So this pass does not count
+            // for the whole statement: if the statement also inserts or updates, it must pass the
+            // gate once more.
             self.gate_passed = !self.cx.pipeline.is_disk_full();
         }
         Ok(())

@@ -357,8 +357,8 @@ impl WriteSetIter {
     }
 }
 
-/// Creates sources for the current state of the set, which are not positioned, and returns them
-/// with the set's source generation.
+/// Creates unpositioned sources for the current state of the write set. Also returns the set's
+/// source generation, a number by which the iterator later sees whether it needs new sources.
 fn sources(set: &SharedWriteSet, bounds: &Bounds) -> (IterSources, u64) {
     let locked = set.lock();
     let source_generation = set.source_generation();

@@ -22,7 +22,8 @@ const OWN_FILE_SHARE: u64 = 16;
 /// of order.
 const DISORDER_MAX: u64 = 5;
 
-/// Decides how densely each index of a memory is written.
+/// Decides for each index how densely its entries are written when the in-memory part of a write
+/// set is spilled.
 ///
 /// An index gets files of the last level's density if its keys were written in key order, are
 /// greater than all keys of this index that the set has spilled, and lie where the tree's files

@@ -66,8 +66,9 @@ impl SpilledRun {
 
 /// The spilled runs of a write set.
 ///
-/// Invariant: the intervals of positions of the runs ascend and do not overlap, so a newer run has
-/// the newer version of a key.
+/// Each write has a position in the write set, which counts up. Invariant: the runs stand in the
+/// order in which they were spilled, and all positions in a run are greater than those in the runs
+/// before it. So of two versions of a key, the later run has the newer one.
 #[derive(Default)]
 pub(super) struct SpilledRuns {
     /// Oldest first.

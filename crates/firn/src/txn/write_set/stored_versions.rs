@@ -7,11 +7,12 @@ use crate::base::{Kind, Seqno, Value};
 /// [`StoredVersions::clear`] keeps room for at most this many versions.
 const KEPT_VERSIONS: usize = 32;
 
-/// Stands for no older version.
+/// Value of [`StoredVersion::older`] for the first version of a key, which replaces none.
 const NO_VERSION: u32 = u32::MAX;
 
-/// The versions, with numbers from 0 on in the order of their positions. Only the last version can
-/// be removed.
+/// All versions of all keys that a write set holds in memory, in the order in which they were
+/// written. A version is named by its number in this order, from 0 on. Only the last version can be
+/// removed.
 #[derive(Default)]
 pub(super) struct StoredVersions {
     list: Vec<StoredVersion>,

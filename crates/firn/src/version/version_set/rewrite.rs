@@ -99,7 +99,9 @@ impl VersionSet {
         }
     }
 
-    /// Logs that the manifest in force stays in force. Returns false.
+    /// Logs that the manifest was not rewritten because of `error` and stays in force, long as it
+    /// is. Returns false, which the callers return to say that they have not rewritten the
+    /// manifest.
     fn stays_long(&self, error: &Error) -> bool {
         let what = format!("the manifest stays long, since no new one was written: {error}");
         self.ctx.listener.log(Severity::Warning, &what);

@@ -103,8 +103,9 @@ impl<'e> SegmentReader<'e> {
         let mut unit = SECTOR;
         while unit <= BLOCK {
             self.unit = unit;
-            // A group whose last block is filled up to the last sector is valid with smaller units,
-            // too, so one valid group does not decide.
+            // One valid group does not prove that the unit is right: a group that was padded to
+            // whole blocks, and whose last block happens to be filled up to its last sector, is
+            // valid with each smaller unit, too. So count the valid groups.
             let mut groups = 0;
             self.scan(FIRST_GROUP, &mut |_| {
                 groups += 1;

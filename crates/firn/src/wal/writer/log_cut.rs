@@ -35,8 +35,9 @@ impl Wal {
     /// Keeps all log segments until the result is dropped. Calls of [`Wal::release_before`] until
     /// then do nothing; the first call after that releases the segments.
     pub fn hold_segments(&self) -> SegmentHold {
-        // Take the log's mutex, so that the count does not change while a release checks it and
-        // chooses its segments.
+        // Increment the number of holds under the log's mutex. [`Wal::release_before`] holds this
+        // mutex while it checks that the number is 0 and chooses the segments to release, so no
+        // hold can begin in between.
         let _state = self.shared.state.lock();
         self.shared.held.fetch_add(1, Ordering::AcqRel);
         SegmentHold(Arc::clone(&self.shared.held))

@@ -59,7 +59,8 @@ impl Pipeline {
     ) -> Option<(u64, Option<OwnedBinlogPosition>)> {
         let files = self.archived.as_ref()?;
         let now = files.env().wall_micros();
-        // Any other commit has its own position in the binary log in its own record.
+        // Only a change of the catalog needs the position here. The record of a commit by a client
+        // has the position of that commit in the binary log.
         let schema_change_position = match what {
             CommitRecord::SchemaChange(_) | CommitRecord::Retirement(_) => {
                 state.schema_change_position.clone()

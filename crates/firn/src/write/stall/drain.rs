@@ -126,7 +126,9 @@ impl Drain {
         self.since_us = now_us;
     }
 
-    /// Committed bytes a second that the work behind each reason can drain.
+    /// For each reason for a write stall, the committed bytes a second with which the background
+    /// work that writers then wait for can keep up: flushes or compactions. `None` as long as it
+    /// was not measured.
     pub(super) fn rates(&self) -> Drained {
         let ratio = self.pressed.ratio();
         STALL_REASONS.map(|(reason, _)| {

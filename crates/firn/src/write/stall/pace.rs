@@ -39,10 +39,13 @@ pub const CREDIT_S: f64 = 0.02;
 /// need not be set again.
 const EARLY_S: f64 = 0.0001;
 
-/// Debt worth this many seconds of the rate doubles the extra charge.
+/// Seconds. The part of the debt that a ticket pays in addition to its own charge (the extra
+/// charge) doubles about each time the debt grows by the bytes that the rate grants in this time.
 const DOUBLING_S: f64 = 10.0;
 
-/// The extra charge of one ticket delays the next ticket by at most this many seconds.
+/// A ticket is charged the typical size of a transaction and, while large commits have left a debt,
+/// a part of that debt: the extra charge. This constant bounds the extra charge to the bytes that
+/// the rate grants in so many seconds, so paying debt delays the next ticket by no more than that.
 const EXTRA_S_MAX: f64 = 1.0;
 
 /// The charge of a ticket as long as no commit is known, in bytes.
@@ -247,7 +250,8 @@ impl Pace {
         self.owed
     }
 
-    /// The bytes that a ticket is charged now, without the extra charge.
+    /// The bytes that a ticket made now is charged for its own transaction: the typical size. The
+    /// part of the debt of large commits that it pays (the extra charge) does not count.
     pub fn typical(&self) -> f64 {
         self.typical
     }

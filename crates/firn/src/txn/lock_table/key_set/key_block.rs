@@ -52,8 +52,9 @@ pub(super) struct Block {
     steps: Vec<u8>,
     last: Vec<u8>,
     len: u64,
-    /// Offset, count and `by` of the second last and the last step, so that an append need not walk
-    /// through the steps. `None` for a step that is not a run, or whose position is not known.
+    /// The second last and the last step, if they are runs: offset of the step in `steps`, number
+    /// of keys in the run, distance between two of its keys. With this an append need not walk
+    /// through the steps. `None` for a step that is no run, or whose offset is not known.
     tail: [Option<(usize, u64, u64)>; 2],
 }
 
@@ -67,7 +68,9 @@ fn number(tail: &[u8]) -> u64 {
     tail.iter().fold(0, |n, &byte| n << 8 | u64::from(byte))
 }
 
-/// The `by` of a run from key `from` to key `to`; `None` if they cannot be neighbours in a run.
+/// The distance between two keys that could follow each other in a [`Step::Run`]: the difference of
+/// the numbers in their last eight bytes. `None` if the keys have different lengths or differ
+/// before those bytes.
 fn difference(from: &[u8], to: &[u8]) -> Option<u64> {
     let at = tail_at(from);
     let same = from.len() == to.len() && from[..at] == to[..at];
@@ -176,8 +179,9 @@ impl<'a> Step<'a> {
             Ordering::Greater => return StepPosition::Beyond,
             Ordering::Equal => {}
         }
-        // `key` starts with the bytes that all keys of the run share. Compare its next bytes with
-        // the run's numbers: as many bytes as these have, padded with zeros if `key` is shorter.
+        // `key` starts with the bytes that all keys of the run share. In the keys of the run a
+        // number of up to eight bytes follows. Read the same bytes of `key` as a number, with zeros
+        // for bytes that it lacks, and compare it with the numbers of the run.
         let width = before.len() - at;
         let mut filled = [0; 8];
         let there = (key.len() - at).min(width);
@@ -243,8 +247,9 @@ impl Writer {
 
 /// The step of a block to which a searched key belongs.
 struct StepMatch<'a> {
-    /// Offset at which a change of this step must begin to rewrite steps: that of the step before,
-    /// because adjacent runs are joined. If this step is the first one, its own offset.
+    /// If the step changes, the bytes of the block must be encoded anew from this offset on. It is
+    /// the offset of the step before, because a change may join that step and this one into one
+    /// run, or the offset of this step if it is the first.
     from: usize,
     previous: Option<Step<'a>>,
     step: Step<'a>,
