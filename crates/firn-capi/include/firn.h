@@ -1276,7 +1276,8 @@ enum firn_status firn_cursor_next(struct firn_cursor *cursor, uint8_t *record);
 // table's record length.
 enum firn_status firn_cursor_prev(struct firn_cursor *cursor, uint8_t *record);
 
-// Reads the row of the next entry if its key starts with the key image.
+// Moves the cursor to the entry behind its position in the index, and reads the row if the key of
+// that entry starts with the key image.
 //
 // # Safety
 // The cursor and its session must be live and used by this thread alone; `record` must have the

@@ -132,7 +132,8 @@ pub unsafe extern "C" fn firn_cursor_prev(
     unsafe { read(cursor, record, FIRN_END, Cursor::prev) }
 }
 
-/// Reads the row of the next entry if its key starts with the key image.
+/// Moves the cursor to the entry behind its position in the index, and reads the row if the key of
+/// that entry starts with the key image.
 ///
 /// # Safety
 /// The cursor and its session must be live and used by this thread alone; `record` must have the

@@ -205,8 +205,8 @@ impl<'a> Chains<'a> {
     fn decide_fates(&mut self) {
         let txns = &self.history.txns;
         let last_life = txns.iter().map(|txn| txn.life).max().unwrap_or(0);
-        // By transaction: the number of the last life in which another transaction read one of its
-        // elements.
+        // For each transaction: the last life of the database in which another transaction read an
+        // element that this one had appended; `None` if nobody did.
         let mut seen = vec![None; txns.len()];
         for (reader, _, op) in self.ops() {
             for element in rows_read(op).iter().flat_map(|row| &row.log) {

@@ -434,7 +434,8 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Locks a whole list, and appends to one of the rows as read under the lock.
+    /// Locks and reads all rows of a list. Then appends an element to one of these rows and writes
+    /// the row back, as it was read under the lock.
     fn read_and_write(&mut self, session: &mut Session<'_>, list: u64) -> Outcome<()> {
         let mode = firn_read_mode::FIRN_READ_LOCK_EXCLUSIVE;
         self.read(session, list, (0, POS_MAX), mode, firn_wait::FIRN_WAIT)?;

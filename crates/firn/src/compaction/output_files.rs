@@ -102,7 +102,9 @@ impl<'a> Outputs<'a> {
         file.at_rest == self.at_rest
     }
 
-    /// Whether the splitter may want to end an output file between these two keys.
+    /// Whether the splitter may want to end an output file between the user keys `first` and
+    /// `last`. A data block whose first key and separator these are must then not be copied as a
+    /// whole.
     pub(super) fn parts(&self, first: &[u8], last: &[u8]) -> bool {
         self.splitter.parts(first, last)
     }

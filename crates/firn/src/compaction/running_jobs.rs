@@ -137,12 +137,13 @@ pub struct RunningJobs {
     next: u64,
 }
 
-/// Ticket of the zone of a file in quarantine. [`RunningJobs::begin`] never returns this number, so
-/// [`RunningJobs::end`] never removes such a zone.
+/// Number that stands in place of a job's number at the zone of a file in quarantine.
+/// [`RunningJobs::begin`] never returns it, so [`RunningJobs::end`] never removes such a zone.
 const QUARANTINED: u64 = 0;
 
 impl RunningJobs {
-    /// Records that `job` begins. Returns the ticket to pass to [`Self::end`].
+    /// Records that `job` begins. Returns the number of the running job, which the caller passes to
+    /// [`Self::end`].
     pub fn begin(&mut self, job: &Job) -> u64 {
         self.next += 1;
         self.jobs.extend(job.zone().map(|zone| (self.next, zone)));

@@ -214,8 +214,8 @@ impl ReadOnlyDb {
             .flat_map(|run| run.run().files.span().to_vec())
             .collect();
         for changes in replayed.prepared.values() {
-            // The entries of these files get a seqno only when the transaction commits. Until then
-            // any seqno serves to read them.
+            // The spilled files of a prepared transaction: their entries get a seqno only when the
+            // transaction commits. Until then any seqno serves to read them.
             let metas = changes.files().iter();
             let metas = metas.map(|f| f.clone().with_external_seqno(0));
             let handle = |meta| FileHandle::new(Arc::new(meta), Arc::clone(&self.source));

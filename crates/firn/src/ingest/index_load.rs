@@ -15,8 +15,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// A list whose entries came in order goes to the load's thread once it has this many bytes, or a
-/// quarter of the load's memory if that is less.
+/// The load collects entries of an index in a list in memory. If they came in key order, the list
+/// is passed to the load's thread, which writes files, once it has this many bytes, or a quarter of
+/// the load's memory if that is less.
 const STREAM_BYTES: u64 = 2 << 20;
 
 /// Number of sorters of one load that merge their runs at the same time when the load ends.

@@ -486,7 +486,8 @@ impl<I: InternalIterator> MvccIter<I> {
         self.upper.as_deref().is_some_and(|upper| user_key >= upper)
     }
 
-    /// Moves the inner iterator to the first entry whose user key is above `skip`.
+    /// Moves the inner iterator past all versions of the user key in `skip`: to the first entry
+    /// with a greater user key.
     fn seek_past_skip(&mut self) -> Result<bool> {
         self.skip.push(0);
         let on = self.inner.seek(&self.skip, SEQNO_MAX);

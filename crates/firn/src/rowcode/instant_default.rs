@@ -22,8 +22,8 @@ pub enum InstantDefault {
     Bytes(Box<[u8]>),
 }
 
-/// A step of a decode program that writes a part of an instant default. It is the same for all rows
-/// of a schema version.
+/// A step of a decode program: writes the instant default of one column, or a part of it, into the
+/// record buffer. The bytes are the same for all rows of a schema version.
 #[derive(Debug, Clone)]
 pub(super) enum InstantDefaultOp {
     Null(NullBit),

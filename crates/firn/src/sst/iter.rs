@@ -375,8 +375,8 @@ impl InternalIterator for SstIter {
     }
 }
 
-/// Largest number of bytes that readahead reads at once. An iterator that does not fill the cache
-/// uses this size from the start.
+/// Largest number of bytes that readahead reads at once. An iterator that does not put the blocks
+/// that it reads into the block cache, as in a compaction, uses this size from the start.
 const READ_AHEAD: u64 = 256 << 10;
 /// Number of bytes that an iterator that fills the cache reads at the third block in a row. The
 /// number doubles with each further block.

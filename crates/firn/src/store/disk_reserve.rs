@@ -190,8 +190,9 @@ impl DiskReserve {
         self.env.link(path, &self.path(part)).is_ok()
     }
 
-    /// Counts the space of the file that got the part's name from [`Self::keep_replaced`]. Must be
-    /// called after the rename: the replaced file then has no other name.
+    /// Records how much disk space the part has now that [`Self::keep_replaced`] has given it a
+    /// file. Must be called after the rename that took the old name from that file: before it, the
+    /// file still belonged to its old owner as well.
     pub fn replaced(&self, part: ReservePart) {
         let bytes = self.env.usage(&self.path(part));
         self.set_current_bytes(part, bytes.map_or(0, |usage| usage.allocated));

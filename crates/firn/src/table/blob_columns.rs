@@ -243,8 +243,9 @@ impl ValueNeed {
             Some(part) if part.prefix < column.blob.len => match (part.prefix, part.length) {
                 (0, true) => Self::Length,
                 (wanted, false) => Self::Prefix(wanted),
-                // The value is copied into the record, as a VARCHAR is. So it is shorter than a
-                // chunk of a blob file, and to read a part of it saves nothing.
+                // The record buffer has the value itself, as for a VARCHAR, and no pointer to it.
+                // Such a value is at most 64 KiB long, less than a chunk of a blob file, so reading
+                // only a part of it would save nothing.
                 _ if column.is_copied() => Self::All,
                 (wanted, true) => Self::PrefixAndLength(wanted),
             },

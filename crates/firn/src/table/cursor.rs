@@ -613,8 +613,9 @@ impl Cursor {
         }
     }
 
-    /// Moves one entry on. Opens new sources behind the last entry if an earlier statement has
-    /// parked the scan, or if the open ones cover only the sought prefix.
+    /// Moves to the next entry in the scan's direction. If an earlier statement has parked the
+    /// scan, or if its open sources cover only the keys with the sought prefix, this first opens
+    /// new sources, from the entry that the scan read last on.
     fn step(&mut self, txn: &mut Transaction, forward: bool) -> Result<bool> {
         if self.missed {
             return self.step_from_sought(txn, forward);

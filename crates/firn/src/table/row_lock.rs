@@ -13,9 +13,10 @@ use crate::txn::{Granted, LockMode, Transaction, WaitPolicy};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SemiConsistent {
     Off,
-    /// Show locked rows.
+    /// Return rows that other transactions have locked, without waiting.
     Try,
-    /// The row last read was shown without its lock: the next read waits.
+    /// The last read returned a row that another transaction has locked, as it was last committed
+    /// and without waiting. The next read must wait for the lock of its row.
     Shown,
 }
 

@@ -134,7 +134,8 @@ impl WriteLocks {
         self.savepoint = Some(mark);
     }
 
-    /// Takes the groups of keys locked by writes after `mark`, which were rolled back.
+    /// Removes and returns the groups of keys that writes after the savepoint `mark` have locked.
+    /// These writes were rolled back, so the caller releases the locks.
     pub(super) fn roll_back(&mut self, mark: Savepoint) -> Vec<LockGroup> {
         self.savepoint = self.savepoint.map(|at| at.min(mark));
         let keep = self.groups.partition_point(|group| group.start < mark);

@@ -106,9 +106,11 @@ pub struct Edit {
     pub removed: Vec<(u8, u64)>,
     /// No recovery needs log segments with numbers below this one. The number never decreases.
     pub log_number: Option<u64>,
-    /// File ids below this one may be in use. The version set fills this in.
+    /// All file ids that may be in use are below this one. The version set sets the field in each
+    /// edit.
     pub next_file_id: Option<u64>,
-    /// Run numbers below this one may be in use. The version set fills this in.
+    /// All run numbers that may be in use are below this one. The version set sets the field in
+    /// each edit.
     pub next_run_number: Option<u64>,
     /// All commits up to this seqno are in SSTs of the tree. The seqno never decreases.
     pub last_seqno: Option<Seqno>,

@@ -312,9 +312,11 @@ fn places(offset: u64) -> impl Iterator<Item = u64> {
         .chain((block > offset).then_some(block))
 }
 
-/// Returns a number at or above that of the missing group at which the replay stopped, in segment
-/// `here`: if the group with this number was durable, so was the missing one. If no group was
-/// replayed, the number comes from the header of the group `later`.
+/// The replay stopped in segment `here`, where it expected a group that is missing or damaged.
+/// Returns the number of that group, or a greater one: groups become durable in the order of their
+/// numbers, so if the returned group was durable, the missing one was, too. If no group was
+/// replayed, the number of the missing one is not known, and the result is computed from `later`,
+/// the header of a later group.
 fn missing_group(
     expected: Option<GroupNumber>,
     same_segment: bool,

@@ -154,8 +154,8 @@ class PrivateTarget(Target):
 
     def freeze(self) -> None:
         if not self._frozen and self._process is not None:
-            # Set the flag first: an interrupt may come before all processes are stopped, and `thaw`
-            # must continue those that are.
+            # Set the flag before stopping the processes. If the lab is interrupted in between, some
+            # are stopped already, and `thaw` must let them run again.
             self._frozen = True
             pids = self.pids
             processes.signal_all(pids, signal.SIGSTOP)

@@ -34,7 +34,8 @@ impl BackgroundWork {
         let small = shallow && super_version.active.size_bytes() <= ReservePart::Table.bytes();
         let holds_log = super_version.active.min_segment() < self.wal.current_segment();
         let frees_log = self.health.is_full(Some(FullDisk::Log)) && holds_log;
-        // Do nothing if there are frozen memtables: the flush thread tries again to flush them.
+        // If there are frozen memtables, do not freeze and flush the active one: the flush thread
+        // tries again and again to flush the frozen ones.
         if (small || frees_log)
             && super_version.active.entries() > 0
             && super_version.frozen.is_empty()

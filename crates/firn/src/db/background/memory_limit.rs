@@ -241,7 +241,8 @@ impl MemoryArbiter {
         if let Some(guest) = &self.guest {
             return guest.balance(&self.mutable, super_version);
         }
-        // Take the lock before computing; otherwise a stale division overwrites a newer one.
+        // Hold the mutex `current` while computing the division of the limit, too. Otherwise
+        // another thread could apply a newer division first, and this one would overwrite it.
         let mut current = self.current.lock();
         let limit = self.mutable.memory_limit.load(Ordering::Relaxed);
         let wanted = match limit {

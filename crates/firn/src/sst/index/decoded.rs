@@ -76,9 +76,9 @@ impl Index {
         })
     }
 
-    /// The index with the same top index and all partitions. `load` is called with the number of a
-    /// partition and the offset behind the data blocks of the partition before it, and returns the
-    /// partition.
+    /// A copy of this index that has all partitions in memory. To get each partition, calls `load`
+    /// with the number of the partition and the offset at which its first data block begins, that
+    /// is, where the blocks of the partition before it end.
     pub(in crate::sst) fn with_all<E>(
         &self,
         mut load: impl FnMut(u32, u64) -> Result<Arc<Partition>, E>,

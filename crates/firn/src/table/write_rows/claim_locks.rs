@@ -25,8 +25,8 @@ pub(super) fn claim_old_row(
 }
 
 impl Table {
-    /// Locks the old value of a unique key: no other row can take the value until the transaction
-    /// ends, and readers of its entry wait.
+    /// Before a row loses its value in a unique index, locks this value. Until the transaction
+    /// ends, no other row can get the value, and locking reads that find the old index entry wait.
     pub(super) fn lock_unique(
         &self,
         txn: &mut Transaction,

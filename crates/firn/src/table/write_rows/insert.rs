@@ -184,9 +184,9 @@ impl Table {
         Ok(None)
     }
 
-    /// Writes the new entry in `scratch` into a secondary index, once no other transaction has
-    /// locked the gap. If `declared_len` is set, it is the length of the declared columns, which
-    /// must be unique. Returns false if another row has them.
+    /// Writes the new entry in `scratch` into a secondary index. First waits until no other
+    /// transaction has a gap lock on the entry's place. If `declared_len` is set, it is the length
+    /// of the declared columns, which must be unique. Returns false if another row has them.
     pub(super) fn insert_entry(
         &self,
         txn: &mut Transaction,

@@ -118,8 +118,10 @@ impl MemoryIter {
         fresh && more
     }
 
-    /// Returns key and seqno of the entry under the cursor, and makes the next batch larger. The
-    /// caller fetches this batch from that entry on, and must give the key's buffer back.
+    /// Called before the next batch of entries is copied from the write set. Returns key and seqno
+    /// of the entry under the cursor, from which on the caller copies, and makes the next batch
+    /// larger. The caller must put the buffer of the key back into `left`, so that the next call
+    /// can use it.
     fn leave(&mut self) -> (Vec<u8>, Seqno) {
         self.batch.want = (self.batch.want * 4).clamp(1, BATCH_MAX);
         let mut key = std::mem::take(&mut self.left);

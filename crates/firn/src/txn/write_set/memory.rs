@@ -104,7 +104,8 @@ impl InMemoryWrites {
         true
     }
 
-    /// Adds the writes of `later`, whose positions are greater than all positions in this memory.
+    /// Adds the writes of `later`, another part of the same write set. All positions in `later`
+    /// must be greater than all positions in `self`.
     pub(super) fn absorb(&mut self, later: &Self) {
         for number in 0..later.versions.len() as u32 {
             let OwnVersion {

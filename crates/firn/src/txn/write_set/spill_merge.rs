@@ -140,8 +140,9 @@ impl Merging<'_> {
         finish(writer.map(|(_, writer)| writer), &mut self.written)
     }
 
-    /// Merges a group of files whose ranges form one connected range, which ends at the key
-    /// `largest`. They are ordered by their smallest key.
+    /// Merges the files in `group`, which belong to several of the merged runs. Their key ranges
+    /// overlap in chains and form one range without gaps, which ends at the key `largest`. The
+    /// files are ordered by their smallest key.
     fn group(&mut self, group: &[FileOfRun<'_>], runs: usize, largest: &[u8]) -> Result<()> {
         let smallest = &group[0].file.smallest;
         let dense =

@@ -218,7 +218,9 @@ impl Pipeline {
         };
         for id in files {
             match store.keep(FileKind::Sst, &[id]) {
-                // The transaction has ended meanwhile, and its files were removed.
+                // The prepared transaction has ended since its files were listed, and they were
+                // removed. So its prepare record need not be logged again, and nothing needs the
+                // files.
                 Err(gone) if *gone.kind() == ErrorKind::NotFound => {}
                 kept => kept?,
             }
