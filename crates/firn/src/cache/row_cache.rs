@@ -274,8 +274,8 @@ impl RowCache {
     pub fn set_room(&self, room: u64) {
         let capacity = room.saturating_sub(self.admission.bytes());
         let held = self.capacity.load(Ordering::Relaxed);
-        // Reduce the capacity at once, but raise it seldom, because a resize makes the cache forget
-        // usage statistics.
+        // Reduce the capacity at once, but raise it seldom, because on a resize the cache forgets a
+        // part of what it knows about the use of rows, by which it chooses the rows to evict.
         if capacity < held || capacity > held.saturating_add(held / GROWTH_MIN) {
             self.set_capacity(capacity);
         }
