@@ -220,7 +220,8 @@ impl RowCache {
         }
     }
 
-    /// Computes again how many bytes of rows may be cached at their first use.
+    /// Computes `spare` again: how many bytes of rows may be cached at their first use before the
+    /// cache counts as full, so that rows are cached only at their second use.
     fn count_spare(&self) {
         let held = self.shards.iter().map(|shard| shard.with(Shard::weight));
         let capacity = self.capacity.load(Ordering::Relaxed);
@@ -228,9 +229,11 @@ impl RowCache {
             .store(spare(capacity, held.sum()), Ordering::Relaxed);
     }
 
-    /// Steps 1 and 2 of the flush of memtable `number`, whose entries are `entries`; see
-    /// [`RowCache`]. Call it after super versions that contain the complete memtable are published,
-    /// and before a super version with the flushed files is published.
+    /// Prepares the row cache for the flush of memtable `number`, whose entries are `entries`. From
+    /// now on the cache refuses rows from readers whose super versions may lack writes of this
+    /// memtable. Then it erases the rows of all keys in `entries`. These are steps 1 and 2 in
+    /// [`RowCache`]. Call this function after super versions that contain the complete memtable are
+    /// published, and before a super version with the flushed files is published.
     ///
     /// # Errors
     /// Those of the iterator.

@@ -24,8 +24,8 @@ use std::sync::Arc;
 /// The host's definition files: one for each table, and one for each copy. Names are those of
 /// tables, `database/table`, never of partitions.
 pub trait DefinitionFiles {
-    /// The version in the definition file of `table`, empty if the file has none; `None` if there
-    /// is no file.
+    /// The version of the definition that the server has written into the definition file of
+    /// `table`; empty if the file has none, `None` if there is no file.
     fn version(&self, table: &str) -> Option<Vec<u8>>;
 
     /// The tables of `database` that have a definition file, of any engine, in any order.

@@ -568,8 +568,9 @@ impl VersionSet {
             true => FileFate::Dropped,
             false => FileFate::Replaced,
         };
-        // `gone` keeps the handles of these files. So the files are marked before any of the
-        // handles can be dropped with the last version that has it.
+        // Mark the removed files as obsolete: when the last handle of such a file is dropped, the
+        // file is put on the list of files to delete. `gone` holds a handle of each, so none is
+        // dropped before it is marked, even if no version has it any more.
         let gone = next.gone.iter().map(|(_, file)| file);
         gone.filter(|file| !inner.state.files.contains_key(&file.file_id))
             .for_each(|file| file.mark_obsolete(end));

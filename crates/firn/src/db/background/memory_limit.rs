@@ -151,8 +151,8 @@ pub(in crate::db) struct MemoryArbiter {
     guest: Option<EphemeralMemory>,
 }
 
-/// The memory of an ephemeral database, which uses the block cache and the memory limit of its host
-/// database, and charges its memtables to that.
+/// The memory of an ephemeral database. The database uses the block cache and the memory limit of
+/// its host database, and the memory of its memtables counts under that limit.
 struct EphemeralMemory {
     host: Arc<MutableOptions>,
     charge: Mutex<MemoryCharge>,
@@ -178,7 +178,9 @@ impl MemoryArbiter {
         }
     }
 
-    /// The arbiter of an ephemeral database, which follows this one's limit.
+    /// Makes the arbiter of an ephemeral database, which divides memory among its caches and
+    /// memtables. `self` is the arbiter of the host database, and the new one follows its memory
+    /// limit.
     pub(in crate::db) fn guest(&self, options: &Options) -> Self {
         options.mutable.follow(&self.mutable);
         let charge = MemoryCharge::new(Arc::clone(&self.ephemeral_memtables));

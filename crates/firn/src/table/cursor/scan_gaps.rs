@@ -29,8 +29,8 @@ pub(super) struct GapScan {
     /// from its begin to below `edge`; a scan downward all keys from its begin down to `edge`,
     /// inclusive.
     edge: Vec<u8>,
-    /// Whether `edge` is set: the scan has passed an entry, or has determined the lower end of its
-    /// first gap.
+    /// Whether `edge` has a value. It gets one when the scan passes its first entry, or finds the
+    /// lower end of its first gap.
     begun: bool,
     forward: bool,
     /// The open scan is a locking one.
@@ -124,7 +124,8 @@ impl GapScan {
         self.vacant.forget();
     }
 
-    /// Sets the edge so that the scan continues from the entry `last`.
+    /// Sets `edge`, the end of the keys that the locking scan has passed, so that the scan goes on
+    /// behind the entry `last`, upward or downward as `forward` says.
     pub(super) fn go_on(&mut self, last: &[u8], forward: bool) {
         self.set_edge(last, forward);
         if forward {
