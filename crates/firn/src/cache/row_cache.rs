@@ -213,8 +213,9 @@ impl RowCache {
             let row = CachedRow::new(key, value, readers(key, sealed));
             let shard = shard_of(&self.shards, hash.0);
             if shard.with_mut(|shard| shard.fill(sealed.number, hash.0, row)) {
-                // Concurrent fills may make `spare` negative. It stays so until `count_spare`
-                // computes it again.
+                // `spare` is how many bytes of rows may still be cached at their first use.
+                // Concurrent fills may make it negative. It stays so until `count_spare` computes
+                // it again.
                 self.spare.fetch_sub(weight as i64, Ordering::Relaxed);
             }
         }

@@ -334,7 +334,9 @@ impl Settlement<'_> {
         self.drop_all(new);
     }
 
-    /// Ends an ALTER of which no old table is set aside, or only one that is no longer needed.
+    /// Ends a copying ALTER that a crash has interrupted. `new` are the tables that it has filled.
+    /// No table has the name that an ALTER gives to the old table for a while, or that table is no
+    /// longer needed.
     fn settle_new(&mut self, new: &Tables) {
         let Some(first) = new.first() else { return };
         let copy = base_table(&first.name);

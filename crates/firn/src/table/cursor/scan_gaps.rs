@@ -475,9 +475,10 @@ impl Cursor {
             Some(declared) => self.fetch.lock().wait_for(txn, declared)?,
             None => None,
         };
-        // If the scan had to wait for the lock of the unique values, it looks again. If that lock
-        // was granted at once, the other transaction has not locked the values (it runs without
-        // unique checks, for example), so wait for its row instead.
+        // Another transaction has inserted an entry here and not committed it. If the scan had to
+        // wait for the lock of the entry's unique values, it looks again. If that lock was granted
+        // at once, the other transaction has not locked the values (for example because it runs
+        // without unique checks), so wait for the lock of its row instead.
         let (key_to_lock, lock) = match (declared, entry) {
             (Some(declared), None) => (declared.to_vec(), None),
             (Some(declared), Some(granted)) if granted.waited => (declared.to_vec(), Some(granted)),
