@@ -737,8 +737,9 @@ impl VersionSet {
         let mut failed = Vec::new();
         let mut first = None;
         let next = || pause_points::at(PausePoint::ObsoleteWanted);
-        // Check for a hold at each file, in the step that takes it. A file that became obsolete
-        // before the hold began is safe to delete: no state read during the hold contains it.
+        // Check before each file whether a [`FileDeletionHold`] exists, under the lock under which
+        // the file is taken from the list of obsolete files. A file that became obsolete before the
+        // hold began is safe to delete: no state read during the hold contains it.
         let mut unheld = |size| self.held.load(Ordering::SeqCst) == 0 && may(size);
         while let Some((id, size)) = {
             next();

@@ -280,8 +280,8 @@ impl Transaction {
     }
 
     fn check_dependencies(&self, set: &ValidationSet) -> Result<()> {
-        // This read point follows all locks, so it shows every commit of the keys' earlier lock
-        // holders.
+        // This read point is taken after the validation has locked all keys, so it shows the commit
+        // of every transaction that held one of these locks before.
         let latest = self.latest_point();
         let mut passed = 0_u32;
         set.for_each(|key, dependency, since| {
