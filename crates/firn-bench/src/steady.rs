@@ -21,7 +21,8 @@ const MIB: f64 = (1 << 20) as f64;
 struct Second {
     /// Number of updates in this second.
     ops: u64,
-    /// Longest write of the disk probe in this second, microseconds.
+    /// Longest write of the disk probe (a thread that writes to a file of its own, to show how busy
+    /// the disk is) in this second, microseconds.
     probe_us: u64,
     /// Resident memory at the end of the second, bytes.
     resident_bytes: u64,

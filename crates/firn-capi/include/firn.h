@@ -613,8 +613,9 @@ typedef struct firn_foreign_key_request {
 typedef struct firn_definition_files {
   // Passed to all functions.
   void *context;
-  // Writes the version in the definition file of a table to `version`, at most `size` bytes.
-  // Returns its length, 0 if the file has none; below 0 if there is no file.
+  // Copies the version of the definition, which the server has written into the definition file
+  // of a table, to `version`, at most `size` bytes. Returns its length in bytes, 0 if the file
+  // has none; below 0 if there is no file.
   ptrdiff_t (*version)(void *context, const char *table_name, uint8_t *version, size_t size);
   // Calls `each` with the name of every table in `schema` that has a definition file, of any
   // engine.

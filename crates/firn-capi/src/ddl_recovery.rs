@@ -21,8 +21,9 @@ pub const FIRN_LEFTOVER_KEPT: u8 = 2;
 pub struct firn_definition_files {
     /// Passed to all functions.
     pub context: *mut c_void,
-    /// Writes the version in the definition file of a table to `version`, at most `size` bytes.
-    /// Returns its length, 0 if the file has none; below 0 if there is no file.
+    /// Copies the version of the definition, which the server has written into the definition file
+    /// of a table, to `version`, at most `size` bytes. Returns its length in bytes, 0 if the file
+    /// has none; below 0 if there is no file.
     pub version: unsafe extern "C" fn(
         context: *mut c_void,
         table_name: *const c_char,

@@ -39,7 +39,8 @@ struct Report {
     constraints: usize,
     /// Tables that could not be converted, with the server's error.
     failed: Vec<Failure>,
-    /// Constraints that stay saved and are not in force, with the reason.
+    /// Foreign keys that a conversion has dropped and that could not be added again, each with the
+    /// reason. Their definitions stay in the schema's table of saved foreign keys.
     missing: Vec<Failure>,
 }
 

@@ -193,10 +193,11 @@ pub struct Row {
     pub list: u64,
     /// The row's position in the list.
     pub pos: i64,
-    /// The row's amount: the sum of the numbers that its elements add.
+    /// The value of the row's column for amounts. Each write that appends an element to the row
+    /// adds a number to it, so it is the sum of these numbers.
     #[serde(default)]
     pub amount: i64,
-    /// The elements appended to it, oldest first.
+    /// The elements that writes have appended to the row, oldest first.
     pub log: Vec<Element>,
 }
 

@@ -304,7 +304,9 @@ impl<'a> Chains<'a> {
         *first = o.min(*first);
     }
 
-    /// Returns the number of the version that was read; `None` if the row's log fits no version.
+    /// Returns the number of the version that a read of the row returned. It is the number of
+    /// committed elements in the row; `None` if these are no prefix of the elements in the row's
+    /// chain of versions.
     pub(crate) fn version_of(&self, row: &Row) -> Option<usize> {
         let part = self.committed_part(row);
         let chain = self.rows.get(&row.id)?;
@@ -345,7 +347,10 @@ impl<'a> Chains<'a> {
         }
     }
 
-    /// Makes each row's chain from its longest log; all other logs must be prefixes of it.
+    /// Each write appends an element to a list in the row, so a read of the row shows the order of
+    /// its versions. Makes the chain of versions of each row from the longest such list of
+    /// committed elements that was seen. Every other list seen in the row must be a prefix of it:
+    /// otherwise a transaction has lost the write of another one.
     fn order_versions(&mut self, verdict: &mut Verdict) {
         let mut logs: BTreeMap<u64, Vec<(TxnIndex, Vec<Element>)>> = BTreeMap::new();
         for (t, _, op) in self.ops() {
@@ -458,8 +463,9 @@ impl<'a> Chains<'a> {
         }
     }
 
-    /// Fills `places` and `carriers` from the chains, and `touched` from the chains, the reads and
-    /// the point updates.
+    /// Fills three maps. From the chains of versions: `places`, the rows that were ever at a list
+    /// and position, and `carriers`, the rows that contain an element. From the chains, the reads
+    /// and the point updates: `touched`, the first statement of a transaction that wrote a row.
     fn index(&mut self) {
         let mut written = Vec::new();
         for (&row, chain) in &self.rows {

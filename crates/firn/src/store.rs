@@ -326,7 +326,7 @@ impl FileStore {
         self.env.links(&self.path(FileKind::Blob, id))
     }
 
-    /// Removes a blob file. Readers that have it go on.
+    /// Removes a blob file. Readers that have opened it can still read it.
     ///
     /// # Errors
     /// `NotFound`, `NoDescriptor`, `Io`.

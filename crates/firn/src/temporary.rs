@@ -103,8 +103,8 @@ pub struct TemporaryTables {
 }
 
 impl TemporaryTables {
-    /// Makes a set without tables. Removes the ephemeral databases that an earlier process has left
-    /// in the directory of `host`.
+    /// Makes an empty list of temporary tables. Removes the ephemeral databases that an earlier
+    /// process has left in the directory of `host`.
     pub fn new(host: Arc<Db>) -> Self {
         Self::with_index_ids(host, INDEX_IDS_MAX)
     }
@@ -243,7 +243,8 @@ impl TemporaryTables {
             session.will_retire(&database, &entry.index_ids());
         }
         match database.db.catalog().drop_table(name) {
-            // Ignore the error in a database that has failed: nobody reads it again.
+            // A poisoned ephemeral database refuses the drop. Ignore that error: the name is given
+            // back below, so no statement can reach the remains of the table in that database.
             Err(error) if !database.db.context().pipeline.is_poisoned() => return Err(error),
             _ => {}
         }

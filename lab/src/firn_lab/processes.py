@@ -21,9 +21,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-# The program of the guard. It reads lines `+PID` and `-PID`, which put a process on its list and
-# take it off; at the end of the pipe it kills the processes on the list. The start time
-# distinguishes a process from a later one with the same number.
+# The program of the guard, a process that ends the lab's servers and load generators if the lab
+# itself is killed. It reads lines `+PID` and `-PID` from a pipe, which put a process on its list
+# and take it off; at the end of the pipe it kills the processes on the list with their descendants.
+# The start time distinguishes a process from a later one with the same number.
 _GUARD = r"""
 import os, signal, sys
 def stat(pid):

@@ -107,9 +107,10 @@ fn convert_tables(
     (converted, failed)
 }
 
-/// Adds a saved key, unless a row of the child has no parent. Both tables are locked while the rows
-/// are compared. So the server need not compare them again, which it could only do by copying the
-/// whole child.
+/// Adds a foreign key that a conversion has saved and dropped, unless a row of the child table
+/// refers to a row that does not exist. Both tables are locked while this function compares their
+/// rows. So the server need not compare them again, which it could only do by copying the whole
+/// child.
 fn add(
     key: &ForeignKey,
     unconverted: &BTreeSet<&str>,

@@ -6,8 +6,10 @@ use crate::verdict::Verdict;
 use std::collections::HashSet;
 
 impl Chains<'_> {
-    /// Checks one row as read: no element occurs twice or belongs to an aborted transaction;
-    /// amount, list and position follow from the elements.
+    /// Checks one row as a statement has read it. Each write appends an element, a unique number,
+    /// to the row. No element may occur twice in the row or belong to an aborted transaction, and
+    /// the row's columns for amount, list and position must have the values that its elements
+    /// determine.
     pub(super) fn check_elements(&self, reader: TxnIndex, row: &Row, verdict: &mut Verdict) {
         let id = self.id(reader);
         let (mut amount, mut place, mut known) = (0, None, true);

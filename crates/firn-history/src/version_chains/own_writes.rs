@@ -28,8 +28,9 @@ impl Chains<'_> {
                     let story = format!("statement {o} of T{} met row {} twice", txn.id, row.id);
                     verdict.find("row twice", &[txn.id], story);
                 }
-                // Statements taken back by a savepoint are neither checked nor replayed: the
-                // drivers read nothing between such a write and the rollback.
+                // Pass over statements that have failed or that a rollback to a savepoint has
+                // undone. The programs that record histories read nothing between an undone
+                // statement and its rollback, so no read has to show its writes.
                 if op.status == StatementStatus::Done {
                     self.check_range(t, o, &own, verdict);
                     self.replay(op, &mut own);

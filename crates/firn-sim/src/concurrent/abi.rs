@@ -108,7 +108,8 @@ pub(super) fn primary_of(record: &[u8]) -> i64 {
     number(record, 1)
 }
 
-/// The record of a row with `primary` as its `id` and a filling of `pad` bytes.
+/// The record of a row with `primary` in its column `id` and `pad` bytes of padding in its column
+/// for padding.
 ///
 /// # Panics
 /// If the row has too many elements.

@@ -57,8 +57,9 @@ impl Invented {
         key
     }
 
-    /// Invents a file with [`SLOTS`] entries between the slots `from` and `to`. One hundredth of
-    /// the entries are deletions, and as many are old versions.
+    /// Invents the metadata of a file with [`SLOTS`] entries. All keys of the invented tree are
+    /// numbered as slots; the file covers the slots from `from` to below `to`. One hundredth of the
+    /// entries are deletions, and as many are old versions.
     fn file(&self, id: u64, level: u8, from: u64, to: u64) -> FileMeta {
         let mut per_index: Vec<IndexStats> = Vec::new();
         let mut slot = from;

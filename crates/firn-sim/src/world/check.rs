@@ -60,7 +60,8 @@ impl World {
     }
 
     /// Describes the first difference between `seen` and the model at moment `at`; `None` if they
-    /// agree. `side` is the catalog at that moment. Prepared transactions are not compared.
+    /// agree. `side` has the tables and counters of the model at that moment. Prepared transactions
+    /// are not compared.
     pub(super) fn difference(
         &self,
         seen: &DatabaseContents,

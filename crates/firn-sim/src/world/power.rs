@@ -185,7 +185,8 @@ impl World {
         }
     }
 
-    /// Determines the outcome of a failed call without a restart. Writes must be accepted.
+    /// Determines without a restart whether a failed call has taken effect. The engine must not be
+    /// poisoned: this function syncs the log first.
     ///
     /// # Errors
     /// [`StepEnd::Engine`] if a sync or a read fails; [`StepEnd::Failed`] if the state fits no

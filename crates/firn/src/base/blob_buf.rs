@@ -66,8 +66,9 @@ impl BlobBuf {
         &mut chunk[at..]
     }
 
-    /// A value of `len` bytes: `prefix`, then zeros. It stays in place until [`BlobBuf::clear`].
-    /// The cost depends on the prefix, not on `len`.
+    /// Adds a value of `len` bytes, `prefix` and then zeros, and returns it. It stays at its
+    /// address until [`BlobBuf::clear`]. Mostly only the bytes of `prefix` are written, so the cost
+    /// does not depend on `len`.
     pub fn put_beginning(&mut self, prefix: &[u8], len: usize) -> &[u8] {
         if self.begun == self.beginnings.len() {
             self.beginnings.push(Beginning::default());

@@ -34,8 +34,9 @@ impl RowCount {
         self.counted.fetch_add(net, Ordering::Relaxed);
     }
 
-    /// The sum of all differences so far. A caller reads it before it counts the rows, and passes
-    /// it to [`Self::set`]: the number of rows then includes commits during the count.
+    /// By how much all commits counted so far have changed the number of rows. A caller reads this
+    /// before it counts the rows, and passes it to [`Self::set`]: the number of rows then includes
+    /// commits during the count.
     pub fn counted(&self) -> i64 {
         self.counted.load(Ordering::Relaxed)
     }

@@ -370,8 +370,8 @@ impl BlobFile {
     pub(super) fn replace(&self, id: u64) -> u64 {
         let mut spans = self.spans.lock();
         *spans = None;
-        // The zeros are in the previous physical file. The new file has no such zeros: it ends with
-        // its table of places (the new offset of each blob).
+        // `zero_fill` counts the zeros at the end of the previous physical file. The new file has
+        // none: it ends with its table of places (the new offset of each blob).
         self.zero_fill.filled(0);
         self.physical
             .swap(Arc::new(PhysicalBlobFile::new(id, false)))

@@ -213,14 +213,16 @@ impl RowCache {
             let row = CachedRow::new(key, value, readers(key, sealed));
             let shard = shard_of(&self.shards, hash.0);
             if shard.with_mut(|shard| shard.fill(sealed.number, hash.0, row)) {
-                // Concurrent fills may make `spare` negative. It stays so until `count_spare`
-                // computes it again.
+                // `spare` is how many bytes of rows may still be cached at their first use.
+                // Concurrent fills may make it negative. It stays so until `count_spare` computes
+                // it again.
                 self.spare.fetch_sub(weight as i64, Ordering::Relaxed);
             }
         }
     }
 
-    /// Computes again how many bytes of rows may be cached at their first use.
+    /// Computes `spare` again: how many bytes of rows may be cached at their first use before the
+    /// cache counts as full, so that rows are cached only at their second use.
     fn count_spare(&self) {
         let held = self.shards.iter().map(|shard| shard.with(Shard::weight));
         let capacity = self.capacity.load(Ordering::Relaxed);
@@ -228,9 +230,11 @@ impl RowCache {
             .store(spare(capacity, held.sum()), Ordering::Relaxed);
     }
 
-    /// Steps 1 and 2 of the flush of memtable `number`, whose entries are `entries`; see
-    /// [`RowCache`]. Call it after super versions that contain the complete memtable are published,
-    /// and before a super version with the flushed files is published.
+    /// Prepares the row cache for the flush of memtable `number`, whose entries are `entries`. From
+    /// now on the cache refuses rows from readers whose super versions may lack writes of this
+    /// memtable. Then it erases the rows of all keys in `entries`. These are steps 1 and 2 in
+    /// [`RowCache`]. Call this function after super versions that contain the complete memtable are
+    /// published, and before a super version with the flushed files is published.
     ///
     /// # Errors
     /// Those of the iterator.

@@ -98,7 +98,8 @@ impl Counter {
         }
     }
 
-    /// Clears the mark that the counter is listed. Returns generation and value.
+    /// Notes that the counter is no longer on the list of changed counters. Returns its generation
+    /// and value.
     fn unlist(&self) -> CounterValue {
         self.listed.swap(false, Ordering::SeqCst);
         CounterValue {

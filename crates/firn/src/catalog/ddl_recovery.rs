@@ -24,8 +24,8 @@ use std::sync::Arc;
 /// The host's definition files: one for each table, and one for each copy. Names are those of
 /// tables, `database/table`, never of partitions.
 pub trait DefinitionFiles {
-    /// The version in the definition file of `table`, empty if the file has none; `None` if there
-    /// is no file.
+    /// The version of the definition that the server has written into the definition file of
+    /// `table`; empty if the file has none, `None` if there is no file.
     fn version(&self, table: &str) -> Option<Vec<u8>>;
 
     /// The tables of `database` that have a definition file, of any engine, in any order.
@@ -334,7 +334,9 @@ impl Settlement<'_> {
         self.drop_all(new);
     }
 
-    /// Ends an ALTER of which no old table is set aside, or only one that is no longer needed.
+    /// Ends a copying ALTER that a crash has interrupted. `new` are the tables that it has filled.
+    /// No table has the name that an ALTER gives to the old table for a while, or that table is no
+    /// longer needed.
     fn settle_new(&mut self, new: &Tables) {
         let Some(first) = new.first() else { return };
         let copy = base_table(&first.name);

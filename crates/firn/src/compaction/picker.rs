@@ -344,9 +344,9 @@ impl PickerContext<'_> {
         })
     }
 
-    /// The job that compacts `files[seed]` into `output`. It also takes neighbours of these files,
-    /// up to the size of a job, if their keys lie between the ends of the files in `output` that
-    /// the job rewrites anyway.
+    /// The job that compacts the files at the positions `seed` in `files`, the files of `level`,
+    /// into level `output`. It also takes files beside them in `level`, up to the size of a job, if
+    /// their keys lie in the range of the files of `output` that the job rewrites anyway.
     fn down(
         &self,
         level_targets: &LevelTargets,

@@ -50,7 +50,8 @@ pub type BoundarySearch = Box<dyn Fn(&[u8], &[u8]) -> CrossedBoundaries + Send>;
 
 /// Where files may end: smallest user keys of another level's files.
 enum Boundaries {
-    /// All of them, ascending, and the position of the first one ahead.
+    /// The list of all boundaries, ascending. `at` is the position in `keys` of the first boundary
+    /// that the entries written so far have not passed.
     Listed { keys: Vec<Vec<u8>>, at: usize },
     /// They are looked for one after the other.
     Searched {
@@ -68,9 +69,9 @@ impl Boundaries {
             Self::Listed { keys, at } => {
                 let crossed = keys[*at..].partition_point(|b| b.as_slice() <= key);
                 *at += crossed;
-                // The first file begins without a call of this function. So a boundary at or before
-                // `last` may not have been counted as passed. It lies before the file's own keys
-                // and must not cut the file here.
+                // This function is not called for the first key of all. So boundaries at or before
+                // `last`, the previous user key, may still count as ahead. The open file begins at
+                // or behind them, so they must not end it here.
                 let here = crossed > 0 && keys[*at - 1].as_slice() > last;
                 (crossed as u64, here)
             }
@@ -106,7 +107,9 @@ impl Splitter {
         Self::with_boundaries(target, boundaries)
     }
 
-    /// As [`Self::new`], for a writer that meets few of very many boundaries: `search` finds them.
+    /// As [`Self::new`], but `search` finds the boundaries (the smallest user keys of another
+    /// level's files) one after the other. This is for writers whose keys pass only few of very
+    /// many boundaries, so that a list of all would cost more.
     pub fn with_search(target: u64, search: BoundarySearch) -> Self {
         let boundaries = Boundaries::Searched { search, next: None };
         Self::with_boundaries(target, boundaries)

@@ -171,8 +171,8 @@ impl RecoveredLocks<'_> {
             let cache = Arc::clone(source.cache());
             let mut damage = Vec::new();
             let salvage = Salvage::open(file, id, name, cache, &mut |error| damage.push(error))?;
-            // The entries of these files get a seqno only when the transaction commits. Until then
-            // any seqno serves to read them.
+            // These files have the spilled writes of a prepared transaction. Their entries get a
+            // seqno only when the transaction commits; until then any seqno serves to read them.
             let ranges = salvage.lost().iter();
             let name = |key: &[u8]| self.catalog.entry_text(key);
             damage.extend(ranges.map(|range| range.named(name)));

@@ -540,7 +540,8 @@ mod tests {
     fn a_log_unit_is_never_less_than_the_device_writes_as_one() {
         assert_eq!(unit_of(512, Some(512)), 512);
         assert_eq!(unit_of(4, Some(1024)), 1024);
-        // Some disks accept writes of 512 bytes, but store whole blocks or flash pages.
+        // Some disks accept writes of 512 bytes, but always write a whole block or flash page.
+        // Groups of the log are then aligned to whole blocks.
         assert_eq!(unit_of(512, Some(4096)), BLOCK);
         assert_eq!(unit_of(512, Some(16384)), BLOCK);
         // Unknown values.

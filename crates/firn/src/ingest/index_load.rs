@@ -116,7 +116,8 @@ struct QueuedList {
 #[derive(Default)]
 struct LoadQueue {
     lists: VecDeque<QueuedList>,
-    /// Memory of the lists that were passed on and are not written yet, bytes.
+    /// Memory in bytes of the lists of entries that were passed to the load's thread and that it
+    /// has not written to a file yet.
     in_flight: u64,
     closed: bool,
     outcome: Option<Result<NewFiles, LoadFailure>>,

@@ -16,7 +16,8 @@ pub struct Duplicate {
     pub sorter: usize,
     /// User key of the entry.
     pub user_key: Vec<u8>,
-    /// Length in bytes of the unique part at the start of `user_key`, which both entries have.
+    /// Length in bytes of the unique part at the start of `user_key`. The first entry begins with
+    /// the same bytes.
     pub unique_len: usize,
     /// Kind of the entry.
     pub kind: Kind,

@@ -86,8 +86,9 @@ impl RunWriter {
             if self.last_key == key.user_key {
                 self.superseded += 1;
             } else {
-                // The rows of one run may refer to very many blob files, for example if a
-                // transaction updates rows all over a table and copies their blob references.
+                // End the file also when it refers to `BLOB_FILES_MAX` blob files. The rows of one
+                // run may refer to very many, for example if a transaction updates rows all over a
+                // table and copies their blob references.
                 let full = writer.blob_files() >= BLOB_FILES_MAX;
                 let size = writer.estimated_size();
                 if full || (self.file_splitter)(&self.last_key, key.user_key, size) {

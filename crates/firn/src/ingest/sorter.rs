@@ -165,8 +165,9 @@ impl Sorter {
         self.packed_bytes += list.packed_bytes();
     }
 
-    /// Writes the list to the final files if it is sorted and begins at or above the last key.
-    /// Returns whether it was written.
+    /// Writes `list` straight to the final files, if all earlier entries were written so, and if
+    /// `list` is sorted and begins at or above the last key in those files. Returns whether it was
+    /// written.
     fn stream(&mut self, list: &SortBuffer, pace: Pace<'_>) -> Result<bool, LoadFailure> {
         let SorterState::Streaming(output) = &mut self.state else {
             return Ok(false);

@@ -52,8 +52,10 @@ impl TombstoneReports {
         true
     }
 
-    /// The open ranges, without those that overlap a closed one. `oldest` is the seqno of the
-    /// oldest read that goes on now.
+    /// The open ranges: scans have reported them, and the picker may still find work for them.
+    /// Leaves out those that overlap a closed range, for which the picker found no more work and
+    /// the oldest read of that time still goes on. `oldest` is the seqno of the oldest read that
+    /// goes on now.
     pub fn open(&self, oldest: Seqno) -> Vec<KeyRange> {
         let mut state = self.state.lock();
         let ReportedRanges { open, closed } = &mut *state;

@@ -22,8 +22,9 @@ const READ_ROWS: u64 = 400;
 /// they differ by at most this factor. The estimate is their geometric mean, which is wrong by at
 /// most the square root of the factor.
 const FACTOR_UNREAD: f64 = 1.5;
-/// As [`FACTOR_UNREAD`], but for bounds that were computed after the blocks at both ends of the
-/// range were read. It is larger because the next step, which reads rows, costs more.
+/// After the blocks at both ends of the range were read, the lower and upper bound on the number of
+/// rows are close enough if they differ by at most this factor. It is larger than [`FACTOR_UNREAD`]
+/// because the next step, which reads rows, costs more.
 const FACTOR_READ: f64 = 2.0;
 
 /// A dive reads the range from its start as a scan does, to count rows, and stops at this many.

@@ -60,7 +60,8 @@ impl DecodePlan {
         program.run_with_refs(value, &refs, record, blobs, wanted)
     }
 
-    /// The program for the schema version in the row's head. Also checks the length of `record`.
+    /// The decode program for rows of the schema version that the row's value head names. Also
+    /// checks the length of `record`.
     #[inline]
     fn program(&self, value: Value<'_>, record: &[u8]) -> Result<&DecodeProgram> {
         if record.len() < self.record_len {

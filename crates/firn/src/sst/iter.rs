@@ -37,9 +37,9 @@ pub struct SstIter {
     cursor: BlockIter,
     /// Whether the current block was found in the cache. Set only without `fill_cache`.
     cached: bool,
-    /// Offset at which the block after the current one begins, and the number of blocks that the
-    /// scan has entered one directly after the other. Both serve readahead, and only in forward
-    /// scans.
+    /// `next_offset` is the file offset at which the block after the current one begins. `in_a_row`
+    /// is the number of blocks that the scan has entered each directly after the one before it in
+    /// the file. Both serve readahead, and only in forward scans.
     next_offset: u64,
     in_a_row: u32,
     /// The readahead buffer, allocated when it is first needed.

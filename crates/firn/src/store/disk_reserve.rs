@@ -172,9 +172,9 @@ impl DiskReserve {
         Ok(renamed.is_ok())
     }
 
-    /// As [`Self::give_back`], for a file that nothing needs any more. Does nothing if the reserve
-    /// has the part already. Returns whether the reserve has taken the file; otherwise the caller
-    /// removes the file.
+    /// Takes the file at `path`, which nothing needs any more, as the file of `part`, so that its
+    /// disk space becomes part of the reserve. Does nothing if `part` has a file already. Returns
+    /// whether the reserve has taken the file; otherwise the caller removes it.
     pub fn inherit(&self, part: ReservePart, path: &Path) -> bool {
         let missing = self.len_of(part).is_ok_and(|len| len.is_none());
         let bytes = self.env.usage(path).map_or(0, |usage| usage.allocated);
@@ -182,9 +182,9 @@ impl DiskReserve {
     }
 
     /// Keeps the disk space of the file at `path`, which the caller is about to replace by a
-    /// rename: links the file to the part's name, unless the part has a file already. The caller
-    /// must call [`Self::replaced`] after the rename. Until then nobody may write to the file under
-    /// either name. Returns whether the file got the second name.
+    /// rename: links the file to the name that `part` has in the reserve, unless `part` has a file
+    /// already. The caller must call [`Self::replaced`] after the rename. Until then nobody may
+    /// write to the file under either name. Returns whether the file got the second name.
     pub fn keep_replaced(&self, part: ReservePart, path: &Path) -> bool {
         let _file_lock = self.file_locks[part as usize].lock();
         self.env.link(path, &self.path(part)).is_ok()

@@ -32,7 +32,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-/// When the operating system refuses a descriptor, one of so many open files is closed at once.
+/// When the operating system refuses a descriptor, the number of open files divided by this number
+/// is closed at once.
 const CLOSED_SHARE: u64 = 8;
 
 /// When the queue has more entries than twice the number of open files plus this number, the
@@ -183,7 +184,8 @@ impl OpenFiles {
         (0..share.max(1)).filter(|_| self.close_one()).count() > 0
     }
 
-    /// Closes the open file whose turn it is. Returns whether there was one.
+    /// Closes one open file, which the clock algorithm chooses. Returns whether there was one to
+    /// close.
     fn close_one(&self) -> bool {
         let mut queue = self.queue.lock();
         // The clock algorithm: a file that was read since its last turn is spared and goes to the

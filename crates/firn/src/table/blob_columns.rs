@@ -363,8 +363,9 @@ impl RowReader {
             Some((&column.blob, wanted))
         });
         store.prefetch(reads);
-        // Allocate the zeros once, in the greatest length: they must not move after the first
-        // column points to them.
+        // For a column of which only the length is needed, the record gets a pointer to that many
+        // zeros. All such columns point to the same zeros, so allocate them once, in the greatest
+        // length: they must not move after the first column points to them.
         let lengths = self
             .wanted
             .iter()

@@ -310,7 +310,7 @@ impl Cursor {
         self.begin(txn, forward, within_prefix, record)
     }
 
-    /// Reads the row of the first entry.
+    /// Moves the cursor to the first entry of the index, and reads its row.
     ///
     /// # Errors
     /// Those of [`Self::seek`].

@@ -134,8 +134,8 @@ impl IndexBuild {
         blobs: &mut BlobBuf,
     ) -> Result<WriteOutcome> {
         let numbers = self.new_numbers();
-        // The commit checks this again; checking here saves the work of an index build that would
-        // fail.
+        // Refuse the index build now if a prepared transaction has changed the table. The commit of
+        // the build checks this again; this check saves the work of a build that would fail there.
         self.table.refuse_prepared_changes(&self.cx)?;
         self.ids = self.table.catalog.reserve_indexes(&self.schema, &numbers)?;
         let indexes = self.new_indexes(&numbers)?;

@@ -207,9 +207,9 @@ impl RowFetch {
         self.in_place = true;
     }
 
-    /// Sets the columns to decode. `parts` applies to reads from a snapshot. A locked row is read
-    /// whole, except for BLOBs that the statement neither reads nor writes: of these the length
-    /// suffices.
+    /// Sets the columns to decode. `parts` lists the columns of whose out-of-line values a read
+    /// from a snapshot needs only a part. A locked row is read whole, except for BLOBs that the
+    /// statement neither reads nor writes: of these only the length is read.
     pub(super) fn set_columns(
         &mut self,
         bitmap: Option<&[u8]>,
@@ -475,8 +475,8 @@ impl RowFetch {
         Ok(FetchOutcome::Gone)
     }
 
-    /// Length of the declared columns of an entry that locking reads lock: those of a unique
-    /// secondary index, unless one is NULL.
+    /// Length in bytes of the declared parts of the key `entry`, if a locking read must lock them:
+    /// the index is a unique secondary one, and none of these parts is NULL. Otherwise `None`.
     pub(super) fn unique_len(&self, entry: &[u8]) -> Result<Option<usize>> {
         match self.clustered {
             true => Ok(None),

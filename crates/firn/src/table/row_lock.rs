@@ -241,9 +241,10 @@ impl RowLock {
         }
     }
 
-    /// Locks a row, or declared columns, that the scan does not read, or has not read yet. The
-    /// cursor's [`LockWait`] applies as it does to rows that the cursor reads. `None` if others
-    /// hold the lock and the cursor skips locked rows.
+    /// Locks `key`, a row key or the declared parts of an entry of a unique secondary index, for a
+    /// row that the scan has not read yet or does not read. The cursor's [`LockWait`] applies as it
+    /// does to rows that the cursor reads. `None` if others hold the lock and the cursor skips
+    /// locked rows.
     pub(super) fn wait_for(&self, txn: &Transaction, key: &[u8]) -> Result<Option<Granted>> {
         let ReadMode::Locking(mode) = self.mode else {
             return Ok(None);

@@ -74,7 +74,8 @@ impl PreparedTransactions {
         self.noted.lock().in_sessions.insert(xid, indexes);
     }
 
-    /// Removes the note of a transaction that has its outcome or was [inserted](Self::insert).
+    /// Undoes [`Self::note`], because the prepared transaction has got its outcome, or has left its
+    /// session and was added with [`Self::insert`].
     pub(super) fn forget(&self, xid: &[u8]) {
         self.noted.lock().in_sessions.remove(xid);
     }

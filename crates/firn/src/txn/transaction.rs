@@ -126,8 +126,8 @@ pub struct Transaction {
     /// Keeps the blobs that the transaction wrote from being removed as garbage. Until its changes
     /// are visible, nothing else refers to these blobs.
     blobs: TransactionBlobs,
-    /// The xid of the transaction, if [`PreparedTransactions`](super::PreparedTransactions) has
-    /// noted it.
+    /// The xid under which [`PreparedTransactions`](super::PreparedTransactions) has noted this
+    /// transaction, which is prepared; `None` if it has not noted the transaction.
     noted: Option<Vec<u8>>,
 }
 

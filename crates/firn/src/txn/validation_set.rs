@@ -18,7 +18,8 @@ use std::cmp::Ordering;
 use std::collections::binary_heap::PeekMut;
 use std::collections::{BTreeSet, BinaryHeap};
 
-/// How a transaction depends on a key. The order is that of strength.
+/// How a transaction depends on a key, from the weakest to the strongest dependency. If a key has
+/// several, the validation visits the strongest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Dependency {
     /// The transaction has read the row with this key, or found that there is none.

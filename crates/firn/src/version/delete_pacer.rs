@@ -11,7 +11,8 @@ const HORIZON_US: u64 = 60_000_000;
 /// Time in microseconds over which the rate of new obsolete bytes is averaged.
 const MEMORY_US: u64 = 300_000_000;
 
-/// A call of [`DeletePacer::earn`] adds credit for at most this many microseconds.
+/// A call of [`DeletePacer::earn`] adds credit (bytes of files that may be deleted) for at most
+/// this many microseconds, however long ago the previous call was.
 const STEP_US_MAX: u64 = 1_000_000;
 
 /// Limits the bytes of files deleted per second.
@@ -58,7 +59,8 @@ impl DeletePacer {
         BASE_RATE + recent / (MEMORY_US / 1_000_000) + backlog / (HORIZON_US / 1_000_000)
     }
 
-    /// Adds credit for the time since the last call. The total credit never exceeds one second's.
+    /// Adds credit for the time since the last call. Credit is the bytes of files that may be
+    /// deleted now; it never exceeds what the rate allows in one second.
     pub(super) fn earn(&mut self, now_us: u64, backlog: u64) {
         let rate = self.rate(now_us, backlog) as i64;
         let since = now_us.saturating_sub(self.last_us.unwrap_or(now_us));

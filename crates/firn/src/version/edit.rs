@@ -50,8 +50,9 @@ pub struct DeferredDeletion {
     pub file: u64,
     /// Epoch of the slot in the shared log at which the file was removed.
     pub epoch: u64,
-    /// Number of that slot in its epoch, from 1 on. In an edit, 0 means that the file has been
-    /// deleted, so the deferred deletion is dropped from the state.
+    /// Number of the slot in the shared log at which the file was removed, counted from 1 in each
+    /// epoch. In an edit, 0 means that the file has been deleted, so the deferred deletion is
+    /// dropped from the state.
     pub slot: u64,
 }
 

@@ -60,8 +60,8 @@ impl FileSource {
     }
 
     /// Adds a file that a compaction has replaced to the list of obsolete files. It goes to the
-    /// front with size 0, so the delete pacer does not delay it: its successors already use as much
-    /// space again.
+    /// front with size 0, so the delete pacer does not delay it: the files that the compaction has
+    /// written in its place take as much disk space again.
     fn put_replaced(&self, file_id: u64) {
         self.obsolete.lock().files.push_front((file_id, 0));
     }

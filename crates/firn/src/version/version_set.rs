@@ -570,8 +570,9 @@ impl VersionSet {
             true => FileFate::Dropped,
             false => FileFate::Replaced,
         };
-        // `gone` keeps the handles of these files. So the files are marked before any of the
-        // handles can be dropped with the last version that has it.
+        // Mark the removed files as obsolete: when the last handle of such a file is dropped, the
+        // file is put on the list of files to delete. `gone` holds a handle of each, so none is
+        // dropped before it is marked, even if no version has it any more.
         let gone = next.gone.iter().map(|(_, file)| file);
         gone.filter(|file| !inner.state.files.contains_key(&file.file_id))
             .for_each(|file| file.mark_obsolete(end));
@@ -738,8 +739,9 @@ impl VersionSet {
         let mut failed = Vec::new();
         let mut first = None;
         let next = || pause_points::at(PausePoint::ObsoleteWanted);
-        // Check for a hold at each file, in the step that takes it. A file that became obsolete
-        // before the hold began is safe to delete: no state read during the hold contains it.
+        // Check before each file whether a [`FileDeletionHold`] exists, under the lock under which
+        // the file is taken from the list of obsolete files. A file that became obsolete before the
+        // hold began is safe to delete: no state read during the hold contains it.
         let mut unheld = |size| self.held.load(Ordering::SeqCst) == 0 && may(size);
         while let Some((id, size)) = {
             next();

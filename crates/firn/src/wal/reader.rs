@@ -236,9 +236,9 @@ impl<'e> IncarnationReplay<'e> {
             };
             let follows = match self.expected {
                 Some(expected) => header.number == expected,
-                // No group of the current segment was read. The later segment follows if it says
-                // that the group before it lies in a segment below the current one, which then is
-                // empty.
+                // No group was read yet, so the number of the next one is not known. The later
+                // segment follows if its first group says that the group before it lies in a
+                // segment below the current one: then the current segment is empty.
                 None => header.number == header.segment_first && header.previous_segment < here,
             };
             if follows {
@@ -256,9 +256,9 @@ impl<'e> IncarnationReplay<'e> {
     fn judge_end(&mut self) -> Result<bool> {
         let (at, offset, expected) = (self.at, self.offset, self.expected);
         let here = self.segment().id;
-        // Segment and offset of the first place that looks like the start of a group, whether the
-        // group is intact or not. If the log ends here, the replay stands there afterwards, so that
-        // errors which the caller reports later name this place.
+        // Segment and offset of the first place behind the replayed groups that looks like the
+        // start of a group, intact or not. If this function decides that the log ends here, it
+        // moves the replay to that place, so that errors which the caller reports later name it.
         let mut begun = None;
         // Segment and offset of the first place that looks like the start of a group that is not
         // intact.
@@ -326,8 +326,8 @@ fn missing_group(
     match expected {
         Some(expected) => expected,
         None if same_segment || later.previous_segment < here => later.segment_first,
-        // The missing group is the last group before the later segment, or one before that. If that
-        // last group was durable, so was the missing one.
+        // The number of the missing group is not known, but it is at most that of the last group
+        // before the segment of `later`. If that last group was durable, so was the missing one.
         None => later.segment_first.saturating_sub(1),
     }
 }

@@ -238,10 +238,11 @@ impl Wal {
         let segment = if opts.discards {
             Segment::none(first)
         } else {
-            // On a full disk, the first segment takes the room of old segments after `used_to`.
-            // Segments after the end of the log (`prev`) hold no group of it. But the next replay
-            // may begin with one of them, so keep those up to `replayed_from`: if the last replay
-            // found no group, `prev` is the end that an earlier incarnation has found.
+            // On a full disk, the first segment takes the disk space of old segments, but only of
+            // those with ids above `used_to`. Old segments behind the end of the log (`prev`) hold
+            // no group of the log. But the next replay may begin with one of them, so those up to
+            // `replayed_from` are kept too: if the last replay found no group, `prev` is the end
+            // that an earlier incarnation has found.
             let used_to = prev.segment.max(opts.replayed_from);
             segments.first(first, used_to, opts.durable_commits, &mut old)?
         };
@@ -608,10 +609,11 @@ impl Shared {
             {
                 return Ok(Arc::clone(next));
             }
-            // A prepared segment that is too small has no group yet, so it is prepared anew with a
-            // larger size. But if the room for outcomes is in the prepared segment and no longer in
-            // the current one, the prepared one becomes the current segment now, and the larger one
-            // is prepared to follow it.
+            // A next segment was prepared, but it is too small for `room`. It has no group yet, so
+            // a larger one is prepared in its place, with the same id. There is one exception: the
+            // room that the log keeps for the outcomes of prepared transactions may lie in that
+            // segment, because the current one has none left. Then that segment becomes the current
+            // one now, and the larger one is prepared to follow it.
             state.use_kept_room();
             let given = state.next.take().filter(|next| next.reserve);
             (state.segment.id + 1, state.wants_durable, room, given)

@@ -65,7 +65,8 @@ pub struct StallStats {
     /// For each reason, in the order of [`STALL_REASONS`]: the number of delays and stops, and the
     /// microseconds that they took.
     pub by_reason: [(u64, u64); STALL_REASONS.len()],
-    /// Delays and stops by what ended them, in the order of [`STALL_ENDS`].
+    /// Number of delays and stops by what ended them (such as a timer, a wakeup or a kill), in the
+    /// order of [`STALL_ENDS`].
     pub by_end: [u64; STALL_ENDS.len()],
     /// Statements that wait now.
     pub waiting: u64,
@@ -167,7 +168,9 @@ impl StallGate {
         self.limited.store(limited, Ordering::Relaxed);
     }
 
-    /// Sets the pressure. Background work calls this whenever the pressure changes.
+    /// Tells the gate the pressure, which says how far flushes and compactions lag behind. The gate
+    /// computes from it at what rate writers may pass. Background work calls this whenever the
+    /// pressure changes.
     pub fn set_pressure(&self, pressure: Pressure) {
         let mut state = self.state.lock();
         state.pressure = pressure;

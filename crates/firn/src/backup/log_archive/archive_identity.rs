@@ -41,8 +41,9 @@ pub struct ArchiveIdentity {
     pub from: SegmentId,
     /// Path of the archive; an empty string while the log is not archived.
     place: String,
-    /// Whether some directory has got the file `ARCHIVE` with this id. It may be another directory
-    /// than `place`, from which the archive was moved to `place`.
+    /// Whether a directory was made the archive of this database: the file `ARCHIVE` with this id
+    /// was written into it. It may have been another directory than `place`, if the archive was
+    /// moved to `place` later.
     pub(super) claimed: bool,
 }
 

@@ -476,10 +476,10 @@ impl Archiver {
         };
         let now = env.monotonic_micros();
         let soon = covered_us.is_some_and(|last| now - last < every_us);
-        // Nothing waits if the current segment has no records, or if it is archived itself, which
-        // happens after the log is closed: then `current` is below `next`. Do not test `current ==
-        // next` instead of `unused`: a new epoch skips segment ids, so an unused current segment
-        // may be far above `next`.
+        // All records are archived if the current segment has none, or if that segment is archived
+        // itself. The latter happens after the log is closed: then `current` is below `next`, the
+        // first segment that is not archived. Do not test `current == next` instead of `unused`: a
+        // new epoch skips segment ids, so an unused current segment may be far above `next`.
         let current = wal.current_segment();
         let all = current < next || unused;
         // Do nothing either if the log has gone on from segment `next` (`has_left_segment`). That

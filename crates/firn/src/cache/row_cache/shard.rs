@@ -53,7 +53,8 @@ type RowMap = Cache<
 /// The rows of one shard, by the hash of their user key. Of two rows whose keys have the same hash,
 /// only the one that was cached last is kept.
 pub(super) struct Shard {
-    /// A fill is refused if the reader's super version is sealed below this memtable number.
+    /// The number of a memtable. A row may be cached only if all memtables up to this one were
+    /// frozen and complete when the reader's super version was made.
     floor: u64,
     rows: RowMap,
 }
@@ -76,8 +77,9 @@ impl Shard {
         }
     }
 
-    /// The row of `user_key`, if it is cached and a read may get it. The read is at `seqno`, and
-    /// `newest_memtable` is the number of the active memtable of its super version.
+    /// Returns the cached row of `user_key`; `None` if none is cached, or if the right version for
+    /// a read at `seqno` may be another one. `newest_memtable` is the number of the active memtable
+    /// in the reader's super version.
     #[inline]
     pub(super) fn get(
         &self,

@@ -61,11 +61,11 @@ impl PickerContext<'_> {
                 let alone = || self.overlap(output, &group.range).is_empty();
                 let due = match group.depth() {
                     _ if old => usize::MAX,
-                    // Two kinds of groups are due at once and need not become `depth_min` runs
-                    // deep. A file that overlaps neither another file of L0 nor one of the base
-                    // level gains nothing by waiting. A group of mostly deletions may never get
-                    // deep, if rows are deleted in key order, and until it is merged the deleted
-                    // rows stay in the levels below.
+                    // Two kinds of groups of overlapping L0 files are compacted at once, even if
+                    // they are less than `depth_min` runs deep. A file that overlaps neither
+                    // another file of L0 nor one of the base level gains nothing by waiting. A
+                    // group of mostly deletions may never get deep, if rows are deleted in key
+                    // order, and until it is merged the deleted rows stay in the levels below.
                     depth if (depth == 1 && alone()) || group.has_many_deletions() => {
                         depth.max(depth_min)
                     }

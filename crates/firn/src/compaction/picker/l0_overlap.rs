@@ -175,9 +175,10 @@ impl<'a> L0Overlap<'a> {
         self.part_from(low, range)
     }
 
-    /// As [`Self::part_over`], without the files of the newest `skip` runs and without a limit.
-    /// Each file in it overlaps `range` or a file taken from a newer run, so the part covers one
-    /// key range without gaps.
+    /// Selects files of the group for a job, without the newest `skip` runs and without a limit on
+    /// their size: the files that overlap `range`, and all older files that overlap a selected one.
+    /// Each selected file overlaps `range` or a file selected from a newer run, so together they
+    /// cover one key range without gaps.
     fn part_from(&self, skip: usize, range: &KeyRange) -> L0Selection {
         let (mut smallest, mut largest) = (range.smallest.as_slice(), range.largest.as_slice());
         let mut part = L0Selection {

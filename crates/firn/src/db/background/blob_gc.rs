@@ -84,7 +84,8 @@ struct GcStep {
     pause: usize,
 }
 
-/// A search that has chosen no file. As long as nothing changes, the next one would not either.
+/// A search for blob files with garbage that has chosen no file. As long as the state recorded here
+/// is the same, another search would choose none either.
 struct FruitlessSearch {
     generation: u64,
     sealed: u64,

@@ -152,8 +152,8 @@ pub(in crate::db) struct MemoryArbiter {
     guest: Option<EphemeralMemory>,
 }
 
-/// The memory of an ephemeral database, which uses the block cache and the memory limit of its host
-/// database, and charges its memtables to that.
+/// The memory of an ephemeral database. The database uses the block cache and the memory limit of
+/// its host database, and the memory of its memtables counts under that limit.
 struct EphemeralMemory {
     host: Arc<MutableOptions>,
     charge: Mutex<MemoryCharge>,

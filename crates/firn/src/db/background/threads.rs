@@ -164,8 +164,8 @@ impl BackgroundWork {
             if self.health.check().is_ok()
                 && let Err(error) = self.bound_log()
             {
-                // The next round of this loop tries again. Until then the log is only longer than
-                // it should be.
+                // The next round of this loop tries again to log old prepare records anew. Until
+                // then their log pins keep old segments, so the log is longer than it should be.
                 self.options.listener.log(
                     Severity::Warning,
                     &format!("prepared transactions cannot be logged again: {error}"),

@@ -102,7 +102,8 @@ impl ReadOnlyDb {
         let mut check = BlobPositionCheck::new(&log.point.super_version.blobs, found);
         check.values = Some(BlobBuf::new());
         for changes in log.prepared.values() {
-            // The files of a prepared run are in `log.files`; the loop below checks them.
+            // The changes of a prepared transaction are a batch, or files if the transaction was
+            // large. Those files are also in `log.files`, and the loop below checks them.
             let Changes::Batch(batch) = &**changes else {
                 continue;
             };

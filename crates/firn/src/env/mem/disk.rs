@@ -87,7 +87,8 @@ struct Write {
 pub(super) struct Inode {
     /// Content as programs see it.
     pub live: Vec<u8>,
-    /// Content as the device holds it, before the changes in `cut` and `pending`.
+    /// Content of the file on the simulated device, without the unsynced changes, which are in
+    /// `cut` and `pending`.
     stored: Vec<u8>,
     /// Unsynced writes, in order.
     pending: Vec<Write>,

@@ -314,8 +314,9 @@ impl Rings {
         self.idle.lock().len()
     }
 
-    /// Reads `place`, and replaces each result that the kernel returns by what `change` makes of
-    /// it.
+    /// For tests of errors and short reads: reads the file range `place`, and goes on as if the
+    /// kernel had completed each read with the result that `change` returns. `change` gets the
+    /// result that the kernel has returned: a number of bytes, or a negative error number.
     pub(super) fn with_results(
         &self,
         place: &PrefetchExtent,

@@ -35,8 +35,9 @@ impl RangeEntries {
     }
 }
 
-/// An estimate is precise enough if its standard error is at most the sum of the estimate and
-/// `others`, divided by this.
+/// An estimate of the entries in a range of the memtable is precise enough if its standard error is
+/// at most (estimate + `others`) / `PRECISION`. `others` is the number of entries that other
+/// sources have in the range; the caller adds both.
 const PRECISION: u64 = 8;
 
 /// The search for split keys goes down level by level. It ends at the first level on which it
@@ -127,8 +128,9 @@ impl Skiplist {
                 at = node.next(level);
             }
             all += visited;
-            // Many visited nodes with few distinct keys: the keys have many versions, and the
-            // levels below would mostly add versions. So stop.
+            // If many visited nodes have few distinct keys, the keys have many versions. The lower
+            // levels of the skiplist would mostly show more versions of the same keys, so stop
+            // here.
             if keys.len() >= count || visited >= VISITS_A_KEY * count {
                 break;
             }

@@ -154,7 +154,8 @@ pub(super) fn sampled_rows(reading: &mut SampleReader, sources: &RangeSources<'_
 /// about it.
 type Weighted = (Vec<u8>, f64);
 
-/// The start keys of the parts. The first is the start of the range.
+/// Divides the range into parts with about the same number of entries, of which each is sampled at
+/// its start. Returns the start keys of the parts; the first is the start of the range.
 fn part_starts(sources: &RangeSources<'_>) -> Result<Vec<Vec<u8>>> {
     let range = sources.range;
     let mut keys = candidates(sources)?;

@@ -171,7 +171,8 @@ pub(super) struct MemtableInRange<'a> {
     /// exceeds the bound in a few cases
     /// ([`RangeEntries::most`](crate::memtable::RangeEntries::most)).
     most: u64,
-    /// Upper bound of the number of deletions in the range, which may be exceeded like `most`.
+    /// Upper bound of the number of deletions in the range. Since that number is estimated, it
+    /// exceeds the bound in a few cases.
     deletes: u64,
 }
 

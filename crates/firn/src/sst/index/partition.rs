@@ -39,7 +39,8 @@ pub struct Partition {
 const BAD: DecodeError = DecodeError::Corrupt("index partition");
 
 impl Partition {
-    /// Decodes the partition that `top` describes and whose last separator is `last`.
+    /// Decodes the index partition that `top`, an entry of the file's top index, describes. `last`
+    /// is the last separator of the partition.
     pub(in crate::sst) fn decode(
         top: &TopEntry,
         last: &[u8],

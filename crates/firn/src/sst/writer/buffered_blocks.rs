@@ -78,8 +78,9 @@ impl BufferedBlock {
 const DICTIONARY_BUFFER_BYTES: usize = 8 << 20;
 /// Raw bytes to collect if only the tuning is wanted.
 const TUNING_BUFFER_BYTES: usize = 256 << 10;
-/// Raw bytes that a tuning must be based on before the file's properties store it, because block
-/// reuse passes a stored tuning on to other files.
+/// The tuning of a file says how its blocks are compressed; a trial with the first blocks chooses
+/// it. The file's properties store the tuning only if these blocks have at least this many raw
+/// bytes, because block reuse passes a stored tuning on to other files.
 pub(super) const RECIPE_BYTES: usize = TUNING_BUFFER_BYTES;
 /// One in this many of the collected raw blocks is compressed at once, only to estimate the stored
 /// size of all of them.
@@ -141,10 +142,12 @@ impl BufferedBlocks {
         self.blocks.push(block);
     }
 
-    /// Whether enough bytes are collected to choose tuning and dictionary. `recipe` says whether
-    /// copied blocks supply a tuning. If so, all copied blocks count as collected bytes, also those
-    /// already appended: once they are the majority, the file uses their tuning and needs no more
-    /// raw blocks for a trial. Otherwise only the copied blocks that wait count.
+    /// Whether enough bytes are collected to choose the tuning (how the file's blocks are
+    /// compressed) and the dictionary. `recipe` says whether the files from which blocks were
+    /// copied have stored a tuning that this file can use. If so, all copied blocks count as
+    /// collected bytes, also those already appended: once they are the majority, the file uses
+    /// their tuning and needs no more raw blocks for a trial. Otherwise only the copied blocks that
+    /// wait count.
     pub(super) fn is_full(&self, recipe: bool) -> bool {
         let copied = match recipe {
             true => self.copied_bytes,

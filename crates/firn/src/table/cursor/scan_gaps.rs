@@ -29,8 +29,8 @@ pub(super) struct GapScan {
     /// from its begin to below `edge`; a scan downward all keys from its begin down to `edge`,
     /// inclusive.
     edge: Vec<u8>,
-    /// Whether `edge` is set: the scan has passed an entry, or has determined the lower end of its
-    /// first gap.
+    /// Whether `edge` has a value. It gets one when the scan passes its first entry, or finds the
+    /// lower end of its first gap.
     begun: bool,
     forward: bool,
     /// The open scan is a locking one.
@@ -124,7 +124,8 @@ impl GapScan {
         self.vacant.forget();
     }
 
-    /// Sets the edge so that the scan continues from the entry `last`.
+    /// Sets `edge`, the end of the keys that the locking scan has passed, so that the scan goes on
+    /// behind the entry `last`, upward or downward as `forward` says.
     pub(super) fn go_on(&mut self, last: &[u8], forward: bool) {
         self.set_edge(last, forward);
         if forward {
@@ -474,9 +475,10 @@ impl Cursor {
             Some(declared) => self.fetch.lock().wait_for(txn, declared)?,
             None => None,
         };
-        // If the scan had to wait for the lock of the unique values, it looks again. If that lock
-        // was granted at once, the other transaction has not locked the values (it runs without
-        // unique checks, for example), so wait for its row instead.
+        // Another transaction has inserted an entry here and not committed it. If the scan had to
+        // wait for the lock of the entry's unique values, it looks again. If that lock was granted
+        // at once, the other transaction has not locked the values (for example because it runs
+        // without unique checks), so wait for the lock of its row instead.
         let (key_to_lock, lock) = match (declared, entry) {
             (Some(declared), None) => (declared.to_vec(), None),
             (Some(declared), Some(granted)) if granted.waited => (declared.to_vec(), Some(granted)),

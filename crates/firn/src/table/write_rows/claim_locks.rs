@@ -39,9 +39,10 @@ impl Table {
             return Ok(());
         }
         let newly = match flags.validated {
-            // Note the old value, too. A transaction that locks in optimistic tables may have read
-            // the row through a covering entry of this index: it has locked only this value, not
-            // the row, and the validation must conflict with it.
+            // Note the old value of the unique key for the validation, too, and not only the row
+            // key. A transaction that locks in optimistic tables may have read the row through a
+            // covering entry of this index: it has locked only this value, not the row, and the
+            // validation must conflict with it.
             true => txn.note_unique(declared),
             false => flags.locks() && txn.lock(declared, LockMode::Exclusive, None)?.newly,
         };

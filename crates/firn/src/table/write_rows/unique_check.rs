@@ -16,7 +16,8 @@ use crate::txn::Transaction;
 pub(super) struct RowClaim {
     /// Whether the transaction did not hold the lock before.
     pub(super) newly: bool,
-    /// Number of the primary index if another row has the key, otherwise `None`.
+    /// If another row already has the row key: the number of the primary index, which the error for
+    /// a duplicate key names. Otherwise `None`.
     pub(super) taken: Option<usize>,
 }
 

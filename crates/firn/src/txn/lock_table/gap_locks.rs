@@ -138,7 +138,8 @@ impl IndexGaps {
         }
     }
 
-    /// Splits the segment in which `key` lies, so that a segment begins at `key`.
+    /// Splits the range of keys in which `key` lies, if owners have locked it, so that one of its
+    /// two parts begins at `key`. Both parts have the same owners.
     fn split(&mut self, key: &[u8]) {
         let below = (Bound::Unbounded, Bound::Excluded(key));
         let Some((_, left)) = self.segments.range_mut::<[u8], _>(below).next_back() else {
@@ -502,8 +503,9 @@ impl GapLockTable {
         }
     }
 
-    /// Calls `held` with each locked segment and its owners, and `waits` with each insert that
-    /// waits and at most [`OWNERS_LISTED`] owners that block it.
+    /// Calls `held` with the bounds of each locked range of keys, once for each of its owners.
+    /// Calls `waits` with each insert that waits, and with the ids of at most [`OWNERS_LISTED`]
+    /// owners that block it.
     pub(super) fn for_each(
         &self,
         mut held: impl FnMut(&[u8], &[u8], &Arc<LockOwner>),

@@ -79,8 +79,9 @@ impl KeySet {
         Some((first, block))
     }
 
-    /// Adds `key`, which is not in the set, if no step must be rewritten for it: if it is greater
-    /// than all keys of the last block that begins before it. Returns whether it did.
+    /// Adds `key`, which is not in the set, if it is greater than all keys of the last block that
+    /// begins before it: then it goes to the end of that block or begins a new one, which is cheap.
+    /// Otherwise leaves the set as it is. Returns whether the key was added.
     pub(super) fn append(&mut self, key: &[u8]) -> bool {
         match self.before_mut(key) {
             Some((first, block))

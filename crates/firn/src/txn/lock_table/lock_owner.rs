@@ -234,7 +234,8 @@ impl LockOwner {
         }
     }
 
-    /// As [`Self::with_host`], but does not call `f` while another thread uses the context.
+    /// Calls `f` with the host's context, if there is one and no other thread holds its mutex now.
+    /// Does not wait for that mutex. The context stays valid while `f` runs.
     pub(super) fn try_with_host(&self, f: impl FnOnce(u64)) {
         if let Some(host) = self.host.try_lock()
             && *host != 0

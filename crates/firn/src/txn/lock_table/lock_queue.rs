@@ -30,7 +30,7 @@ pub(super) enum LockAttempt {
     },
 }
 
-/// Rows whose holders a deadlock search has already visited, all of them.
+/// The rows of which a deadlock search has visited all holders.
 ///
 /// Exclusive requests for one row wait for the same holders. If ten thousand owners hold the row
 /// shared and a thousand wait for it, a search without this set would visit the ten thousand

@@ -268,8 +268,9 @@ impl LockTable {
         let Some(observer) = self.observer.get() else {
             return;
         };
-        // Copy the waiter's context, which stays valid, since this is the waiter's thread. Holding
-        // its mutex together with a blocker's could deadlock.
+        // Copy the host's context of the waiting session instead of holding its mutex: holding it
+        // together with the mutex of a blocker's context could deadlock. The context stays valid
+        // during this call, since this is the waiter's own thread.
         let waiting = waiter.owner.host();
         let report = |blocker: &Arc<LockOwner>| {
             blocker.with_host(|blocking| observer.waits_for(waiting, blocking));

@@ -187,8 +187,9 @@ impl MergedLockRegistry {
             return;
         };
         for owner in slot.owners.read().iter() {
-            // `release_all` takes the merged locks first and `held` last. So it either takes the
-            // key from `merged`, or finds it in `held`: the mutex is held until the key is there.
+            // Hold the mutex of `merged` until the key is in `held`. `release_all`, which may run
+            // at the same time, releases the locks in `merged` first and those in `held` last, so
+            // it finds the key in one of the two.
             let mut merged = owner.merged.lock();
             if let Some(mode) = merged.remove(key) {
                 row.add_holder(owner, mode);

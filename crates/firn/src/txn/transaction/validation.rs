@@ -67,9 +67,9 @@ impl Transaction {
     /// As [`Self::pin`], for reads whose rows are noted for the validation.
     pub fn pin_for_validation(&mut self) {
         if self.keep_for_validation() {
-            // Drop a point that was pinned before the snapshot was taken: compactions may already
-            // have changed the seqnos of versions above it, and it may lack commits below its
-            // seqno.
+            // Drop a read point that was pinned before the snapshot was taken. Without a snapshot,
+            // compactions may already have changed the seqnos of versions that are newer than the
+            // read point, and the super version of the read point may lack commits below its seqno.
             self.point = None;
         }
         self.pin();
@@ -280,8 +280,8 @@ impl Transaction {
     }
 
     fn check_dependencies(&self, set: &ValidationSet) -> Result<()> {
-        // This read point follows all locks, so it shows every commit of the keys' earlier lock
-        // holders.
+        // This read point is taken after the validation has locked all keys, so it shows the commit
+        // of every transaction that held one of these locks before.
         let latest = self.latest_point();
         let mut passed = 0_u32;
         set.for_each(|key, dependency, since| {

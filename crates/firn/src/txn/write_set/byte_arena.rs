@@ -16,7 +16,7 @@ const KEPT_BYTES: usize = 1024;
 /// holds.
 #[derive(Default)]
 pub(super) struct ByteArena {
-    /// Only the first chunk may be empty, and only if it is the last one.
+    /// No chunk is empty, unless it is the only one.
     chunks: Vec<Vec<u8>>,
 }
 

@@ -350,7 +350,8 @@ impl WriteSetIter {
         }
     }
 
-    /// As [`Self::renew`]. Returns key and seqno of the entry that was under the cursor.
+    /// Replaces the sources by new ones, which are not positioned. Returns key and seqno of the
+    /// entry that was under the cursor, so that the caller can go on from there.
     fn renewed(&mut self) -> (Vec<u8>, Seqno) {
         let key = self.key();
         let place = (key.user_key.to_vec(), key.seqno);

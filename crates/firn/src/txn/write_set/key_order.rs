@@ -66,8 +66,9 @@ pub(super) struct KeyOrder {
 }
 
 struct KeyBlock {
-    /// The start of the first key. In the first block it is not kept up to date, because no search
-    /// needs it there.
+    /// The start of the block's first key, by which a search chooses the block. In the first block
+    /// of all it may be out of date: a search takes that block if no other one fits, and does not
+    /// look at its start.
     first: KeyStart,
     /// The place after the key that was inserted last.
     after_last_insert: u32,

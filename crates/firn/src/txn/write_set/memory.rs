@@ -171,7 +171,9 @@ impl InMemoryWrites {
     /// An upper bound of the bytes that the newest versions take in a batch.
     pub(super) fn batch_bytes(&self) -> usize {
         let writes = self.versions.len() as u64;
-        // Kind and lengths of an entry take less than the overhead of a version in memory.
+        // `bytes` counts `VERSION_OVERHEAD` for each version. In a batch, an entry has only its
+        // kind and its lengths in addition to key and value: at most `BATCH_ENTRY_OVERHEAD`, which
+        // is less.
         let room = self.bytes - writes * (VERSION_OVERHEAD - BATCH_ENTRY_OVERHEAD);
         room as usize
     }

@@ -15,7 +15,8 @@ impl RolledBackPositions {
         self.intervals.is_empty()
     }
 
-    /// Adds the positions above `mark` up to `last`, the largest spilled position.
+    /// Records that the spilled writes at positions above `mark` were rolled back. `last` is the
+    /// largest position of a spilled write.
     pub(super) fn add(&mut self, mark: u64, last: u64) {
         let mut from = mark;
         while let Some(&(start, end)) = self.intervals.last() {

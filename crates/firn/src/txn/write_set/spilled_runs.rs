@@ -136,8 +136,9 @@ impl SpilledRuns {
                 match found {
                     None => break,
                     Some(Ok(result)) => return Ok(result),
-                    // This version is dead. An older version of the key in this run may not be
-                    // dead, so search for it.
+                    // `dead` has the positions of the writes that were rolled back, and this
+                    // version is one of them. The run may hold an older version of the key that was
+                    // not rolled back, so search for that one.
                     Some(Err(dead)) => bound = dead - 1,
                 }
             }

@@ -222,10 +222,11 @@ pub(super) fn open<'e>(
             Some(run) if run.incarnation == header.incarnation => run.segments.push(segment),
             last => {
                 if let Some(last) = last {
-                    // A recovery that began behind the last group has found no group. So its `base`
-                    // equals that of the incarnation `last`, and does not say where the groups of
-                    // `last` end. In an archive all these groups were durable, so replay may read
-                    // them all.
+                    // The `base` of an incarnation is the end of the log that its recovery has
+                    // found, which is the end of the groups of the incarnation before, `last`. But
+                    // if that recovery began behind the last group, it has found no group and has
+                    // kept the `base` of `last`, which does not say where the groups of `last` end.
+                    // In an archive all these groups were durable, so replay may read them all.
                     let known = copied == Copied::Whole || header.base != last.base;
                     last.next_base = known.then_some(header.base);
                 }

@@ -256,8 +256,8 @@ impl WalState {
         self.keep_buffer(group.buf);
     }
 
-    /// As [`Self::written`], but the caller keeps the buffer. `first` is `false` if this was a
-    /// rewrite of a growing group.
+    /// Notes that a write of `group` has succeeded. The caller keeps the group's buffer. `first` is
+    /// `false` if the group is a growing one and was written before with fewer records.
     pub(super) fn note_written(&mut self, group: &SealedGroup, first: bool) {
         if first {
             self.stats.groups += 1;

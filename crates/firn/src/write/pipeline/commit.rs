@@ -169,8 +169,10 @@ impl Pipeline {
         })
     }
 
-    /// As [`Self::commit`], for changes of any size. Files are read through `source`. The log owns
-    /// the files from this call on, unless the append fails without poisoning the engine.
+    /// As [`Self::commit`], for changes of any size: a batch, or the files to which a large
+    /// transaction has written its changes. Such files are read through `source`. From this call on
+    /// the caller must not remove them, because the log names them, unless the append fails without
+    /// poisoning the engine.
     ///
     /// # Errors
     /// As [`Self::commit`].

@@ -96,7 +96,9 @@ impl LogPins {
         self.by_segment.insert((pinned.segment, id));
     }
 
-    /// The ids of the pins below segment `before` whose records the next step logs again.
+    /// The ids of the oldest log pins that hold a segment below `before`, as many as one step logs
+    /// again: at most `STEP_TRANSACTIONS`, and no further one once their prepare records have
+    /// `STEP_BYTES`.
     fn step(&self, before: SegmentId) -> Vec<u64> {
         let mut bytes = 0;
         let older = self.by_segment.range(..(before, 0));
@@ -156,7 +158,8 @@ impl Pipeline {
             }
             self.keep_pinned_files(&ids)?;
             pause_points::at(PausePoint::PinnedFilesKept);
-            // If all these transactions have ended meanwhile, go on with the next ones.
+            // If all prepared transactions in `ids` have got their outcome meanwhile, nothing was
+            // appended. Then go on with the pins after them.
             if let Some(step) = self.append_again(ids)? {
                 return Ok(Some(step));
             }
@@ -188,8 +191,9 @@ impl Pipeline {
                     }
                 }
             };
-            // One group holds both records, so the segment that has the prepare record also names
-            // its server run, in front of it.
+            // Append a `ServerRun` record and the prepare record in one group. Then every segment
+            // with the prepare record also names, in front of it, the server run that prepared the
+            // transaction, so replay needs no earlier segment to find that out.
             let run = run_name(pinned.run.as_deref());
             let records = [Record::ServerRun { run }, record];
             let appended = self.wal.append(&records, OutcomeRoom::Leave)?;

@@ -115,7 +115,8 @@ struct Ticket<W> {
     wakes_us: u64,
     /// `None` once the writer has passed or given up.
     writer: Option<W>,
-    /// If the writer gave up: the bytes to grant when the ticket is the first of the line.
+    /// If the writer has given up: the bytes of its place in the line. They are granted to the
+    /// writers behind it when this ticket has become the first of the line.
     unused: f64,
 }
 
@@ -151,8 +152,9 @@ impl<W> Default for Admission<W> {
 }
 
 impl<W: Wake> Admission<W> {
-    /// Changes the mode. `typical` is the mean size of recent commits in bytes, if it is known. It
-    /// has an effect only if a limit begins.
+    /// Changes the mode of the gate. If the gate was open, is not open with the new mode, and no
+    /// writer waits, a limit begins. Only then is `typical` used: the mean size of recent commits
+    /// in bytes, `None` if it is not known.
     pub fn set_mode(&mut self, now_us: u64, mode: Mode, typical: Option<f64>) {
         // If writers of an earlier limit still wait, do not begin a new limit: the positions of
         // these writers would lose their order.
@@ -235,7 +237,8 @@ impl<W: Wake> Admission<W> {
         }
     }
 
-    /// Settles a transaction that has ended: it was charged `charge` and has committed `bytes`.
+    /// Corrects the granted bytes after a transaction has ended: at the gate it was charged
+    /// `charge`, an estimate, and in fact it has committed `bytes`.
     pub fn settle(&mut self, now_us: u64, charge: GateCharge, bytes: u64) {
         if charge.limit != self.limit || charge.is_empty() {
             return;

@@ -48,7 +48,8 @@ const DOUBLING_S: f64 = 10.0;
 /// the rate grants in so many seconds, so paying debt delays the next ticket by no more than that.
 const EXTRA_S_MAX: f64 = 1.0;
 
-/// The charge of a ticket as long as no commit is known, in bytes.
+/// The bytes that a ticket at the stall gate is charged for its transaction as long as no
+/// transaction has shown how much it commits.
 const TYPICAL_FIRST: f64 = 1024.0;
 
 /// Upper bound in bytes of the typical size with which a limit begins. That size is the mean of
@@ -95,8 +96,9 @@ pub struct Pace {
     at_us: u64,
     /// Position of the next ticket.
     tail: f64,
-    /// The largest position of a ticket that has gone. Tickets below it may go too, even if granted
-    /// bytes were taken back since then.
+    /// The largest position of a ticket whose writer has passed the gate. Tickets at smaller
+    /// positions may pass too, even if bytes were taken back since then and `granted` is below
+    /// their positions now.
     gone: f64,
     /// Committed bytes that no ticket was charged for.
     owed: f64,
@@ -123,8 +125,9 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// Begins a limit; no ticket may exist. Bytes that were committed without a limit are not owed,
-    /// and the debt of an earlier limit is forgotten, because the pressure already includes the
+    /// Begins a limit, a period in which the stall gate delays or stops writers. No ticket may
+    /// exist. Later tickets need not pay for bytes that were committed while the gate was open, nor
+    /// for bytes that are still owed from an earlier limit: the pressure already includes the
     /// effect of all these bytes. `typical` is the mean size of recent commits in bytes, if it is
     /// known.
     pub fn begin(&mut self, now_us: u64, typical: Option<f64>) {
@@ -144,7 +147,8 @@ impl Pace {
     }
 
     /// Grants the bytes for the time up to `now_us`. Bytes that were granted more than [`CREDIT_S`]
-    /// ago and that nobody has used pay the debt.
+    /// seconds ago and that no ticket has used reduce the owed bytes (committed bytes for which no
+    /// ticket was charged), or are lost if nothing is owed.
     pub fn advance(&mut self, now_us: u64) {
         let took_us = now_us.saturating_sub(self.at_us);
         self.at_us = self.at_us.max(now_us);

@@ -46,8 +46,8 @@ impl StallReason {
         matches!(self, Self::Memtables | Self::L0 | Self::Memory)
     }
 
-    /// Whether flushes make the room for which the reason stops writers. For the other reasons,
-    /// compactions make it.
+    /// Whether writers that stop for this reason wait for flushes: frozen memtables are too many or
+    /// too large. For all other reasons they wait for compactions.
     pub(super) fn waits_for_flushes(self) -> bool {
         matches!(self, Self::Memtables | Self::Memory)
     }
@@ -86,7 +86,8 @@ pub struct StallInput {
     pub l0_stop_runs: usize,
     /// Bytes that compactions must rewrite until all levels are within their targets.
     pub debt: u64,
-    /// Bytes that a full compaction would free, and those that running jobs write.
+    /// The bytes that a full compaction would free, plus the bytes that running jobs are expected
+    /// to write.
     pub garbage: u64,
     /// Bytes of the last level.
     pub last_level: u64,
@@ -102,7 +103,7 @@ pub struct StallInput {
 /// writers, at 1 it slows them to the rate at which the work drains.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Pressure {
-    /// Pressure from the number of frozen memtables; at 2 writers stop.
+    /// Pressure from the number of frozen memtables. At a pressure of 2 writers stop.
     pub memtables: f64,
     /// Pressure from the depth of L0; at 2 writers stop.
     pub l0: f64,
@@ -158,8 +159,9 @@ impl Pressure {
     }
 }
 
-/// For each reason, in the order of [`STALL_REASONS`]: the rate at which the work that would remove
-/// it drains, in committed bytes per second. `None` if that rate is not measured.
+/// For each reason to delay writers, in the order of [`STALL_REASONS`]: how fast flushes or
+/// compactions work off what causes the delay, in bytes of commits per second. `None` if that was
+/// not measured yet.
 pub type Drained = [Option<f64>; STALL_REASONS.len()];
 
 /// The decision of the policy.

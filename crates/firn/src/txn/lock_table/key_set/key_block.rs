@@ -42,12 +42,14 @@ pub(super) enum KeyRemoval {
     First(Option<Box<[u8]>>),
 }
 
-/// The keys of a block, except the first one: that is the block's key in the set's map, and the
-/// methods take it as the argument `first`.
+/// The keys of a block, encoded as steps: a step leads from one key to the next one, or to a *key
+/// run*, several keys that grow by the same number `by`. The first key is not encoded here: it is
+/// the block's key in the set's map, and the methods take it as the argument `first`.
 ///
-/// A change in the middle rewrites the steps around it and joins adjacent runs with the same `by`,
-/// so that a range filled in any order ends as one run. Two such runs may stay side by side where
-/// the last steps were changed or removed, since an append joins only the run in `tail`.
+/// A change in the middle encodes the steps around it again and joins adjacent key runs with the
+/// same `by`, so that a range filled in any order ends as one key run. Two such key runs may stay
+/// side by side where the last steps were changed or removed, since an append joins its key only to
+/// a key run whose offset is in `tail`.
 pub(super) struct Block {
     steps: Vec<u8>,
     last: Vec<u8>,
@@ -145,8 +147,8 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// Changes `key` from the key before the step to the step's n-th key. Key 0 is the key before
-    /// the step.
+    /// This step encodes one or more keys that follow a known key. Changes `key` from that known
+    /// key, which counts as number 0, to the n-th key that the step encodes.
     fn go(self, key: &mut Vec<u8>, n: u64) {
         match self {
             Self::Run { by, .. } => advance(key, by.wrapping_mul(n)),
@@ -158,7 +160,8 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// Position of `key`, which is greater than `before`, the key before the step.
+    /// Position of `key` relative to the keys that this step encodes. `before` is the last key
+    /// before these, and `key` is greater than it.
     fn place(self, before: &[u8], key: &[u8]) -> StepPosition {
         let (count, by) = match self {
             Self::Run { count, by } => (count, by),
@@ -189,7 +192,8 @@ impl<'a> Step<'a> {
         let from = number(&before[at..]);
         let offset = number(&filled[..width]).wrapping_sub(from);
         let n = match key.len() < before.len() {
-            // A shorter key sorts before the run's key with the same number.
+            // `key` is shorter than the keys of this key run, and `filled` is its number with zeros
+            // appended. If a key of the run has the same number, `key` sorts before it.
             true => offset.saturating_sub(1) / by,
             false => offset / by,
         };
@@ -417,7 +421,8 @@ impl Block {
         self.len += 1;
     }
 
-    /// Adds the step at offset `at`, if any, to `writer`. Returns the offset of its end.
+    /// Decodes the step (the encoding of one or more following keys) at offset `at` and adds it to
+    /// `writer`. At the end of the block there is none to add. Returns the offset behind the step.
     fn put_next(&self, at: usize, writer: &mut Writer) -> usize {
         let mut input = &self.steps[at..];
         if let Some(step) = Step::take(&mut input) {
@@ -505,7 +510,9 @@ impl Block {
         KeyRemoval::Inner
     }
 
-    /// Removes the last key if it belongs to a run in `tail`. Returns whether it did.
+    /// Removes the last key of the block without walking through the block. That is possible only
+    /// if the key belongs to a key run (several keys at equal distances) whose offset is in `tail`.
+    /// Returns whether the key was removed.
     fn remove_last(&mut self) -> bool {
         let Some((at, count, by)) = self.tail[1] else {
             return false;
