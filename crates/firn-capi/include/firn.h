@@ -1248,14 +1248,14 @@ enum firn_status firn_cursor_seek(struct firn_cursor *cursor,
                                   uint32_t find_flag,
                                   uint8_t *record);
 
-// Reads the row of the first entry.
+// Moves the cursor to the first entry of its index and reads the row of that entry.
 //
 // # Safety
 // The cursor and its session must be live and used by this thread alone; `record` must have the
 // table's record length.
 enum firn_status firn_cursor_first(struct firn_cursor *cursor, uint8_t *record);
 
-// Reads the row of the last entry.
+// Moves the cursor to the last entry of its index and reads the row of that entry.
 //
 // # Safety
 // The cursor and its session must be live and used by this thread alone; `record` must have the
@@ -1476,8 +1476,9 @@ enum firn_status firn_list_table_names(const struct firn_db *db,
                                        void (*each)(void *context, const char *name),
                                        void *context);
 
-// Copies the server's version of a table's definition to `out`, at most `cap` bytes. `len` is set
-// to its full length.
+// Copies the version of a table's definition to `out`, at most `cap` bytes: the bytes that the
+// server gave as `version` when the table was created or last changed. `len` is set to their full
+// number.
 //
 // # Safety
 // The pointers must be valid for their types.

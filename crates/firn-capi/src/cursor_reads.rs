@@ -66,7 +66,7 @@ pub unsafe extern "C" fn firn_cursor_seek(
     }
 }
 
-/// Reads the row of the first entry.
+/// Moves the cursor to the first entry of its index and reads the row of that entry.
 ///
 /// # Safety
 /// The cursor and its session must be live and used by this thread alone; `record` must have the
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn firn_cursor_first(
     unsafe { read(cursor, record, FIRN_END, Cursor::first) }
 }
 
-/// Reads the row of the last entry.
+/// Moves the cursor to the last entry of its index and reads the row of that entry.
 ///
 /// # Safety
 /// The cursor and its session must be live and used by this thread alone; `record` must have the

@@ -32,9 +32,11 @@ pub struct Plan {
     /// Foreign keys to add after all tables are converted: those that this plan drops, and those
     /// that an earlier conversion saved and dropped and that the tables do not have again.
     pub add: Vec<ForeignKey>,
-    /// Saved keys that are in force again: only their saved copies must be removed.
+    /// Foreign keys that an earlier conversion has saved and that the tables have again: only their
+    /// saved copies must be removed.
     pub forget: Vec<ForeignKey>,
-    /// Saved keys that cannot be added, because their tables have different engines or are gone.
+    /// Foreign keys that an earlier conversion has saved and dropped, and that cannot be added
+    /// again, because their two tables have different engines or one of them is gone.
     pub impossible: Vec<ForeignKey>,
 }
 

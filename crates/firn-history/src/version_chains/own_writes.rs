@@ -6,7 +6,8 @@ use crate::history::{IsolationLevel, Op, Row, Scan, Statement, StatementStatus, 
 use crate::verdict::Verdict;
 use std::collections::{BTreeMap, HashSet};
 
-/// List and position of each row that a transaction wrote; `None` if it deleted the row.
+/// The rows that a transaction has written, by row id: the list that the row is in after the write,
+/// and its position in that list; `None` if the transaction deleted the row.
 type Own = BTreeMap<u64, Option<(u64, i64)>>;
 
 impl Chains<'_> {
@@ -132,8 +133,10 @@ impl Chains<'_> {
         if self.may_lose(t, *list) {
             return;
         }
-        // A read of a single position of a unique key returns one row. The transaction's own row
-        // may have the same position and be left out.
+        // A read of a single position of a unique key returns one row, because the server stops at
+        // the first match. At that position there may be two rows: an old version that the snapshot
+        // still shows, and a row that the transaction has put there itself. So the read may return
+        // the first and leave out the transaction's own row.
         let first_of_two = match (&op.statement, scan) {
             (Statement::Read { rows, .. }, Scan::Range { list, from, to, .. }) => {
                 from == to && rows.len() == 1 && self.history.setup.unique.contains(list)

@@ -23,8 +23,9 @@ const DIR: &str = "/scale";
 /// Files of a flush.
 const FLUSHED: u64 = 16;
 
-/// The budget of a pick in L0: it touches each file of L0 several times, with bisections in the
-/// base level. The invented trees have about a hundred files in L0.
+/// The number of files that the picker may look at when it picks a job in L0. It looks at each file
+/// of L0 several times, and for each it finds files of the base level by bisection. The invented
+/// trees have about a hundred files in L0.
 fn of_pick(plan: ScalePlan) -> Budget {
     Budget {
         files: 256 * plan.log(),
@@ -32,8 +33,9 @@ fn of_pick(plan: ScalePlan) -> Budget {
     }
 }
 
-/// The budget of a pick below L0: it touches the files of the job and a fixed number of candidates,
-/// each with a few bisections in the next level.
+/// The number of files that the picker may look at when it picks a job below L0. It looks at the
+/// files of the job and at a fixed number of candidates, and for each it finds files of the next
+/// level by a few bisections.
 fn of_pick_below(plan: ScalePlan) -> Budget {
     Budget {
         files: 96 * plan.log(),
@@ -41,9 +43,10 @@ fn of_pick_below(plan: ScalePlan) -> Budget {
     }
 }
 
-/// The budget of an install of `files` added and removed files: for each it touches a few
-/// bisections, and the nodes on its paths in the lists of files, of costs, of indexes and of blob
-/// files. It writes only the added and removed files to the manifest.
+/// The work that installing an edit with `files` added and removed files may do. For each of these
+/// files it makes a few bisections, and copies the nodes on the file's paths in the summed lists of
+/// files, of costs, of indexes and of blob files. It writes only the added and removed files to the
+/// manifest.
 fn of_install(plan: ScalePlan, files: u64) -> Budget {
     Budget {
         files: files * 6 * plan.log() + 64,

@@ -215,7 +215,8 @@ impl World {
             value: before.value.saturating_sub(self.rng.random_range(0..9)),
         };
         self.note_counter(counter, value);
-        // If the call below fails, the core restores the old value under a further generation.
+        // If `set_counter` below fails, the core sets the counter back to the old value, and counts
+        // its generation up once more.
         self.note_counter(
             counter,
             CounterValue {

@@ -310,7 +310,7 @@ impl Cursor {
         self.begin(txn, forward, within_prefix, record)
     }
 
-    /// Reads the row of the first entry.
+    /// Moves to the first entry of the index and reads its row.
     ///
     /// # Errors
     /// Those of [`Self::seek`].
@@ -330,7 +330,7 @@ impl Cursor {
         Ok(found)
     }
 
-    /// Reads the row of the last entry.
+    /// Moves to the last entry of the index and reads its row.
     ///
     /// # Errors
     /// Those of [`Self::seek`].

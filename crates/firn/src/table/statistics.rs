@@ -107,9 +107,10 @@ pub fn live_rows(
     (rows.min(sums.puts()), point)
 }
 
-/// The number of rows if it is known without reading: `counter` has it, or all entries lie in one
-/// run without old versions. The caller must have read `counted` from `counter` before it pinned
-/// `super_version`. `files` and `sums` are the sums of the clustered index in that super version.
+/// The number of rows of a table if it is known without reading entries: `counter` knows it, or all
+/// entries lie in one run without old versions. The caller must have read `counted` from `counter`
+/// before it pinned `super_version`. `files` has the statistics of the clustered index over all
+/// files of that super version, and `sums` those over files and memtables.
 fn known_rows(
     counter: &RowCount,
     counted: i64,

@@ -124,8 +124,8 @@ pub(in crate::db) fn uses_of(super_version: &SuperVersion) -> BlobUses {
         active: _,
         frozen: _,
         version: _,
-        // The fields below have no blob references of their own: the row cache holds copies of rows
-        // of the files.
+        // `rows`, the row cache, has copies of rows of the files, so its blob references are
+        // counted with the files. `sealed`, `blobs` and `generation` have no blob references.
         sealed: _,
         rows: _,
         blobs: _,

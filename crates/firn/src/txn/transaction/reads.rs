@@ -97,8 +97,9 @@ impl Transaction {
         })
     }
 
-    /// As [`Self::get`] at the latest point. The point is pinned only meanwhile, which changes no
-    /// reference count that all sessions share.
+    /// As [`Self::get`], but reads the transaction's own writes and the newest committed state.
+    /// Pins the super version only for the duration of the call, without changing its reference
+    /// count, whose cache line all sessions would share.
     ///
     /// # Errors
     /// As [`Self::get`].

@@ -95,9 +95,9 @@ fn merge(
     })
 }
 
-/// Whether a file that overlaps no other one can be reused. For a commit, it can if none of its
-/// entries is superseded or dead. For a merge into fewer runs, it can if at least one of its
-/// entries is not dead.
+/// Whether a merge can keep a file that overlaps no other file, without rewriting it. A merge for a
+/// commit can if none of the file's entries was replaced by a newer one or rolled back. A merge
+/// into fewer runs can if at least one of the entries was not rolled back.
 fn stays(
     file: &FileMeta,
     dead: &super::rolled_back::RolledBackPositions,
