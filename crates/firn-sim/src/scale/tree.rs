@@ -23,9 +23,9 @@ const DIR: &str = "/scale";
 /// Files of a flush.
 const FLUSHED: u64 = 16;
 
-/// The number of files that the picker may look at when it picks a job in L0. It looks at each file
-/// of L0 several times, and for each it finds files of the base level by bisection. The invented
-/// trees have about a hundred files in L0.
+/// Upper bound of the accesses to file metadata while the picker picks a job in L0. The picker
+/// looks at each file of L0 several times, and for each it finds files of the base level by
+/// bisection. The invented trees have about a hundred files in L0.
 fn of_pick(plan: ScalePlan) -> Budget {
     Budget {
         files: 256 * plan.log(),
@@ -33,9 +33,9 @@ fn of_pick(plan: ScalePlan) -> Budget {
     }
 }
 
-/// The number of files that the picker may look at when it picks a job below L0. It looks at the
-/// files of the job and at a fixed number of candidates, and for each it finds files of the next
-/// level by a few bisections.
+/// Upper bound of the accesses to file metadata while the picker picks a job below L0. The picker
+/// looks at the files of the job and at a fixed number of candidates, and for each it finds files
+/// of the next level by a few bisections.
 fn of_pick_below(plan: ScalePlan) -> Budget {
     Budget {
         files: 96 * plan.log(),
@@ -43,10 +43,10 @@ fn of_pick_below(plan: ScalePlan) -> Budget {
     }
 }
 
-/// The work that installing an edit with `files` added and removed files may do. For each of these
-/// files it makes a few bisections, and copies the nodes on the file's paths in the summed lists of
-/// files, of costs, of indexes and of blob files. It writes only the added and removed files to the
-/// manifest.
+/// Upper bounds of the work of installing an edit with `files` added and removed files. For each of
+/// these files the install makes a few bisections, and copies the nodes on the file's paths in the
+/// summed lists of files, of costs, of indexes and of blob files. It writes only the added and
+/// removed files to the manifest.
 fn of_install(plan: ScalePlan, files: u64) -> Budget {
     Budget {
         files: files * 6 * plan.log() + 64,

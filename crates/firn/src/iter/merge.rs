@@ -105,7 +105,8 @@ impl<I: InternalIterator> MergeIter<I> {
         Some(self.children[top.child].key().user_key)
     }
 
-    /// The source in front. The caller must not move it. Call it only when positioned.
+    /// The source whose entry is the current entry of the merge. The caller must not move that
+    /// source. Call it only when positioned.
     ///
     /// # Panics
     /// If it is not positioned.

@@ -418,7 +418,8 @@ impl BackgroundWork {
     /// and must not make the file a candidate again.
     fn shrink(&self, file: &BlobFile, live: &[BlobSpan]) -> Result<u64> {
         let bytes: u64 = live.iter().map(|span| span.len).sum();
-        // `None` means that the file could not be punched and keeps all its garbage.
+        // `None` means that `punch` could not give back anything, so the file still has all its
+        // garbage.
         let punched = self.blobs.punch(file, live)?;
         let allocated = file.usage()?.allocated;
         let left = allocated.saturating_sub(bytes);

@@ -106,8 +106,9 @@ fn attempt(
     };
     let own = row.mode_of(owner);
     if merged.own.is_some() {
-        // The owner upgrades a merged shared lock, while other owners hold the row in the hash
-        // table. The request has to wait for these holders.
+        // The owner has a shared lock among its merged locks and asks for an exclusive one, while
+        // other owners hold shared locks of the row in the hash table. The request has to wait for
+        // these holders.
         return None;
     }
     if own < Some(mode) && merged.others.is_some_and(|held| held.conflicts(mode)) {

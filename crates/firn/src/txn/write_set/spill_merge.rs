@@ -20,9 +20,12 @@ const PACE: u64 = 1024;
 /// The purpose of a merge.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MergePurpose {
-    /// The merge makes fewer runs: it keeps all versions of a key, with their positions.
+    /// The merge makes fewer runs, and the transaction goes on: it keeps all versions of a key with
+    /// their positions in the write set, because the transaction may still roll back to a
+    /// savepoint.
     Fewer,
-    /// The merge is for a commit: it keeps the newest version of each key, without its position.
+    /// The merge is for a commit: it keeps the newest version of each key, without its position in
+    /// the write set, since no rollback to a savepoint can follow.
     Commit,
 }
 
