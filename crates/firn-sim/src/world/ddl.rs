@@ -184,7 +184,8 @@ impl World {
         Ok(())
     }
 
-    /// DDL and changes of counters are durable on return, whatever the commit durability.
+    /// Tells the model that all events so far are durable: DDL and changes of counters make the log
+    /// durable before they return, whatever the commit durability is.
     fn ddl_is_durable(&mut self) {
         let now = self.history.now();
         self.history.acknowledge(now);

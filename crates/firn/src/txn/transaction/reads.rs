@@ -71,7 +71,8 @@ impl Transaction {
         }
     }
 
-    /// A new read point for locking reads, which sees everything committed by now.
+    /// Takes a new read point, which sees everything that is committed by now. Locking reads use
+    /// it.
     pub fn latest_point(&self) -> ReadPoint {
         self.cx.super_versions.latest()
     }
