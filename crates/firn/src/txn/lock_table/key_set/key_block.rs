@@ -82,8 +82,9 @@ fn target(before: &[u8], key: &[u8]) -> Option<u64> {
     Some(number(&key[tail_at(key)..]))
 }
 
-/// Adds `by` to the number of `key`. The sum fits into the bytes, since the result is a key of the
-/// set. A negated `by` subtracts, as the sum wraps around.
+/// Adds `by` to the big-endian number in the last eight bytes of `key` (in all bytes, if there are
+/// fewer). The sum fits into these bytes, since the result is a key of the set. A negated `by`
+/// subtracts, as the sum wraps around.
 fn advance(key: &mut [u8], by: u64) {
     let at = tail_at(key);
     let bytes = number(&key[at..]).wrapping_add(by).to_be_bytes();
@@ -534,8 +535,9 @@ impl Block {
         Some(next.into())
     }
 
-    /// Splits the block in the middle of its steps. Returns the first key and the block of the
-    /// second half, or `None` if there is only one step.
+    /// Splits the block of keys after about half of its encoded bytes, between two [`Step`]s. Keeps
+    /// the first half. Returns the first key and the block of the second half; `None` if the block
+    /// has only one step.
     pub(super) fn split(&mut self, first: &[u8]) -> Option<(Box<[u8]>, Self)> {
         let mut input = &self.steps[..];
         let mut key = first.to_vec();
