@@ -13,7 +13,7 @@ pub struct Config {
     pub keys: u64,
     /// `SECONDS_EACH`: length of each line that has no fixed number of entries, seconds.
     pub seconds: u64,
-    /// `THREADS`: number of threads of the lines that do not name their own number.
+    /// `THREADS`: number of threads that run a line, unless the line sets a number of its own.
     pub threads: usize,
     /// `BATCH`: entries of a commit.
     pub batch: usize,

@@ -1478,8 +1478,9 @@ enum firn_status firn_list_table_names(const struct firn_db *db,
                                        void (*each)(void *context, const char *name),
                                        void *context);
 
-// Copies the server's version of a table's definition to `out`, at most `cap` bytes. `len` is set
-// to its full length.
+// Copies the version of a table's definition to `out`, at most `cap` bytes: the bytes that the
+// server gave as `version` when the table was created or last changed. `len` is set to their full
+// number.
 //
 // # Safety
 // The pointers must be valid for their types.

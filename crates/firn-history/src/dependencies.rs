@@ -46,7 +46,8 @@ struct Meeting {
     bounds: Bounds,
     /// Whether the transaction keeps a lock on a met row until the transaction ends.
     locks: bool,
-    /// Whether the statement wrote on top of the version that it met.
+    /// Whether the statement is an update of the row, so that the version which it met is the one
+    /// that its own version replaces. Not set for a delete.
     wrote: bool,
 }
 

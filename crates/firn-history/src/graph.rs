@@ -26,7 +26,8 @@ pub(crate) enum EdgeKind {
 pub(crate) struct Edge {
     pub(crate) to: usize,
     pub(crate) kind: EdgeKind,
-    /// Id of the row that shows the order; 0 for `Session` and `Time`.
+    /// Id of the row from which the order of the two nodes follows; 0 for edges of the kinds
+    /// `Session` and `Time`, which no row shows.
     pub(crate) row: u64,
 }
 

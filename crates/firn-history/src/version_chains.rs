@@ -1,8 +1,10 @@
 //! The version chain of each row, inferred from all reads of the row.
 //!
-//! A read shows the row's log: the elements of all statements that wrote it, oldest first. Without
-//! the elements of transactions that did not commit, each log must be a prefix of the longest one.
-//! So the longest log gives all versions, their order and their writers:
+//! Each row has a column `log`, a list of numbers called elements. Each statement that writes the
+//! row appends an element of its own to that column. So a read of the row returns the elements of
+//! all statements that wrote it, oldest first. Without the elements of transactions that did not
+//! commit, each value of the column must be a prefix of the longest one. So the longest value gives
+//! all versions of the row, their order and their writers:
 //!
 //! ```text
 //! reads of row 100:  [1]   [1, 10]   [1, 10, 20]
@@ -101,7 +103,8 @@ pub(crate) struct Chains<'a> {
     pub(crate) rows: BTreeMap<u64, Chain>,
     /// The rows that were ever at a list and position.
     places: BTreeMap<(u64, i64), Vec<u64>>,
-    /// By element: the rows whose chains contain it, with the version that it makes.
+    /// By element: each row whose chain contains the element, with the number of the version that
+    /// the element made.
     carriers: HashMap<Element, Vec<(u64, usize)>>,
     /// By transaction and row: the first statement that changed the row, or tried to.
     touched: HashMap<(TxnIndex, u64), usize>,

@@ -243,8 +243,8 @@ fn history_of(seed: u64) -> Result<(History, u64), Failure> {
     Ok((History { setup, txns }, u64::from(lives) - 1))
 }
 
-/// Runs the clients, while another thread kills statements. Ends when each client has run its
-/// transactions or, with `to_the_end`, when the environment has died.
+/// Runs the clients, while another thread kills statements. Ends when each client has run
+/// [`TRANSACTIONS`] transactions; with `to_the_end`, clients go on until the environment has died.
 fn work(
     server: &Server,
     clients: &mut [Client],

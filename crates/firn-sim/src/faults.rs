@@ -48,8 +48,9 @@ enum Full {
 /// The fault wrapper of the last start; a restart replaces it.
 type Current = Rc<RefCell<Option<FaultEnv>>>;
 
-/// Returns a wrapper that injects faults into an environment: only into its calls for the files of
-/// `full`, or into all calls if `full` is `None`.
+/// Returns a function that wraps an environment in a [`FaultEnv`], which injects faults, and stores
+/// that in `current`. The faults hit only calls for the files that `full` names, or all calls if
+/// `full` is `None`.
 fn wrap(current: &Current, full: Option<Full>) -> Wrap {
     let current = Rc::clone(current);
     Box::new(move |env: &MemEnv| {

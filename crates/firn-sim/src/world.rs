@@ -254,7 +254,8 @@ impl World {
         }
     }
 
-    /// Records an event that succeeded, acknowledged as far as the commit durability promises.
+    /// Records an event that succeeded, and marks it as what the commit durability promises: as
+    /// durable, as handed to the operating system, or as neither.
     fn record(&mut self, event: Event) {
         let at = self.history.record(event);
         match self.options.mutable.commit_durability() {

@@ -42,8 +42,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Name of the directory of the ephemeral databases, inside the directory of the server's database.
 pub const DIRECTORY: &str = "temporary";
 
-/// An ephemeral database that has given out this many index ids takes no new tables; an id has 32
-/// bits.
+/// An ephemeral database that has given out this many index ids takes no new tables; the next table
+/// goes to a new ephemeral database. An index id has 32 bits, so this limit is far below the number
+/// at which the ids would be used up.
 const INDEX_IDS_MAX: u64 = 1 << 24;
 
 /// An ephemeral database. The drop of its last reference closes it and removes its directory.

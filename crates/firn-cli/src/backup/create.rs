@@ -66,9 +66,10 @@ pub fn back_up(args: &TakeBackup, target: &Target, out: &Output) -> Result<Repor
     Ok(report)
 }
 
-/// Refuses a directory whose server was killed in the middle of `ALTER TABLE` or `EXCHANGE
-/// PARTITION`, if the only table with some rows has a temporary name: the next start of the server
-/// gives the table its own name, and a later backup then contains it.
+/// Refuses to back up a directory whose server was killed in the middle of `ALTER TABLE` or
+/// `EXCHANGE PARTITION`, if that has left the rows of a table only under a temporary name
+/// (`#sql…`). The next start of the server gives the table its own name back, and a backup after
+/// that contains it.
 fn refuse_unfinished_ddl(known: &CatalogState) -> Result<()> {
     match known.only_copy() {
         None => Ok(()),

@@ -122,7 +122,8 @@ pub fn take(
         if found.is_none() && checkpoint.is_dir() {
             let db = ReadOnlyDb::open(Arc::new(PosixEnv::new()), checkpoint)?;
             require_own_stage(&log)?;
-            // Round up, since the checkpoint may have commits of the current millisecond.
+            // All commits of the backup must be before `cut_ms`. The checkpoint may have commits of
+            // the current millisecond, so take the next one.
             let cut_ms = PosixEnv::new().wall_micros() / 1000 + 1;
             let position = server.position()?;
             // As long as mariadb-backup has not ended its stage, commits wait, so the positions
@@ -173,8 +174,8 @@ fn require_own_stage(log: &Path) -> Result<()> {
     let text = said(log);
     let own = match text.contains("BACKUP STAGE") {
         true => text.contains("Acquired locks for BACKUP STAGE BLOCK_COMMIT"),
-        // Versions of mariadb-backup that do not log the stages log this once they have blocked
-        // commits.
+        // Some versions of mariadb-backup do not write the backup stages to their output. They
+        // write this line once they have blocked commits.
         false => text.contains("Starting to backup non-InnoDB tables"),
     };
     match own {

@@ -138,7 +138,8 @@ impl Source {
         server.backup_stage("BLOCK_COMMIT")?;
         let checkpoint = TemporaryDirectory::at(&dir)?;
         server.ask(&format!("SET GLOBAL firn_create_checkpoint = {quoted}"))?;
-        // Round up, since the checkpoint may have commits of the current millisecond.
+        // All commits of the backup must be before `cut_ms`. The checkpoint may have commits of the
+        // current millisecond, so take the next one.
         let cut_ms = clock.wall_micros() / 1000 + 1;
         // Lock the checkpoint at once: the next backup removes each checkpoint without a lock,
         // because it takes it for the checkpoint of a killed backup.

@@ -35,7 +35,8 @@ pub struct Plan {
     /// Foreign keys that an earlier conversion has saved and that the tables have again: only the
     /// saved copies must be removed.
     pub forget: Vec<ForeignKey>,
-    /// Saved keys that cannot be added, because their tables have different engines or are gone.
+    /// Foreign keys that an earlier conversion has saved and dropped, and that cannot be added
+    /// again, because their two tables have different engines or one of them is gone.
     pub impossible: Vec<ForeignKey>,
 }
 

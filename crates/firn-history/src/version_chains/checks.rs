@@ -69,8 +69,9 @@ impl Chains<'_> {
         }
     }
 
-    /// Checks that the number of rows that carry an element is the number of rows that the
-    /// statement of this element has changed, as the engine reported it.
+    /// Checks each statement that appended its element to rows: the number of rows whose chain
+    /// contains the element must be the number of changed rows that the engine reported for the
+    /// statement.
     pub(super) fn check_counts(&self, verdict: &mut Verdict) {
         for (t, o, op) in self.ops() {
             let Statement::Append {

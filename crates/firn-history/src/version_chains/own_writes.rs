@@ -6,7 +6,8 @@ use crate::history::{IsolationLevel, Op, Row, Scan, Statement, StatementStatus, 
 use crate::verdict::Verdict;
 use std::collections::{BTreeMap, HashSet};
 
-/// List and position of each row that a transaction wrote; `None` if it deleted the row.
+/// The rows that a transaction has written, by row id: the list that the row is in after the write,
+/// and its position in that list; `None` if the transaction deleted the row.
 type Own = BTreeMap<u64, Option<(u64, i64)>>;
 
 impl Chains<'_> {

@@ -203,8 +203,9 @@ impl<'a> Client<'a> {
             cursor.set_semi_consistent();
         }
         let whole = from == 0 && to == POS_MAX;
-        // A whole list is one value of the index's first column. The server may look the list up by
-        // that column alone, with an exact seek and then `next_same`.
+        // The number of the list is the first column of the index, and the position in the list the
+        // second. The server may read a whole list by the first column alone, with an exact seek
+        // and then `next_same`.
         let same = whole && order > 0 && self.rng.random();
         let mut found = if same {
             cursor.seek(&prefix, Find::Exact)?

@@ -184,7 +184,8 @@ impl World {
         Ok(())
     }
 
-    /// DDL and changes of counters are durable on return, whatever the commit durability.
+    /// Tells the model that all events so far are durable: DDL and changes of counters make the log
+    /// durable before they return, whatever the commit durability is.
     fn ddl_is_durable(&mut self) {
         let now = self.history.now();
         self.history.acknowledge(now);
@@ -215,7 +216,8 @@ impl World {
             value: before.value.saturating_sub(self.rng.random_range(0..9)),
         };
         self.note_counter(counter, value);
-        // If the call below fails, the core restores the old value under a further generation.
+        // If `set_counter` below fails, the core sets the counter back to the old value, and counts
+        // its generation up once more.
         self.note_counter(
             counter,
             CounterValue {

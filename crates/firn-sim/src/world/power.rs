@@ -207,7 +207,8 @@ impl World {
         let (from, now) = (self.history.durable(), self.history.last_visible());
         let mut differences = Vec::new();
         for at in (from..=now).rev() {
-            // Ignore the tables: the catalog in memory may or may not have the failed change.
+            // Do not compare the sets of tables: the failed call may have been DDL, and the catalog
+            // in memory may or may not have its change.
             let mut side = self.history.side_at(at);
             side.tables.clone_from(&seen.tables);
             match self.difference(&seen, at, &side) {

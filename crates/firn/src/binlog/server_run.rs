@@ -156,7 +156,8 @@ fn read(env: &dyn Env, path: &Path, mut found_xid: impl FnMut(u64)) -> Result<(F
     Ok((end, in_use))
 }
 
-/// Finds the file `known`, and returns its path and its description.
+/// Finds the binary log file `known` at its recorded path or, under the same name, in the directory
+/// `moved_to`. Returns its path and the description at its start.
 fn locate(
     env: &dyn Env,
     known: &BinlogFile,

@@ -453,7 +453,9 @@ impl BlobStore {
         }
     }
 
-    /// Releases the files that wait for the log to be durable up to `lsn` or less.
+    /// Notes that the log is durable up to `lsn`. Releases the blob files that
+    /// [`Self::release_after`] holds for committed transactions until the log is durable up to
+    /// `lsn` or a smaller LSN.
     pub fn log_durable(&self, lsn: u64) {
         self.released.lock().retain(|(until, _)| *until > lsn);
     }

@@ -44,7 +44,8 @@ pub(super) struct ZeroFill {
 }
 
 impl ZeroFill {
-    /// Records a sync that carried `bytes` bytes. Calls must not overlap.
+    /// Records that a sync made `bytes` bytes of blobs durable, for the average by which fills are
+    /// sized. Calls must not overlap.
     pub(super) fn synced(&self, bytes: u64) {
         let recent = match self.sync_bytes.load(Ordering::Relaxed) {
             0 => bytes,

@@ -18,8 +18,8 @@ pub(super) enum Role<'a> {
     Old(&'a str),
     /// The table that EXCHANGE PARTITION is exchanging for a partition.
     Exchanged,
-    /// The table of another statement. It is garbage, because the host has another table with the
-    /// rows.
+    /// The table belongs to a statement of another kind, neither a copying ALTER nor EXCHANGE
+    /// PARTITION. After a crash it is garbage, because another table has the same rows.
     Other,
 }
 

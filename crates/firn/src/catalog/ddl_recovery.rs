@@ -207,8 +207,8 @@ impl Settlement<'_> {
         }
     }
 
-    /// Gives partitioned tables their files of partitions: the host may have renamed all
-    /// partitions, but not the file.
+    /// Gives each partitioned table the file in which the server lists its partitions (`.par`):
+    /// before the crash the host may have renamed all partitions, but not yet that file.
     fn match_partitions(&self) {
         let all = self.catalog.list("");
         let mut partitions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -361,8 +361,8 @@ impl Settlement<'_> {
                 }
                 return self.drop_all(new);
             }
-            // The host has put the new definition in place, and has dropped a part of the old
-            // table.
+            // The host has put the new definition in place, and was dropping the old table when the
+            // crash came: it may have dropped some partitions already. Drop what is left.
             others.iter().for_each(|entry| self.drop_only(entry));
         }
         if !self.files.place(table, copy, first) {

@@ -85,12 +85,11 @@ impl Catalog {
         })
     }
 
-    /// As [`Self::truncate`], for a table that foreign keys may refer to: it waits for transactions
-    /// that have checked a reference to the table.
+    /// As [`Self::truncate`], for a table that foreign keys may refer to. Before it truncates, it
+    /// waits for the end of all transactions that have used the table's indexes for a foreign key
+    /// check.
     ///
-    /// # Errors
-    /// Those of [`Self::truncate`]; `LockTimeout` and `Interrupted` while transactions rely on the
-    /// indexes of the table.
+    /// # Errors Those of [`Self::truncate`]; `LockTimeout` and `Interrupted` while it waits.
     pub fn truncate_referenced(
         &self,
         name: &str,

@@ -745,9 +745,9 @@ impl Catalog {
         )
     }
 
-    /// As [`Self::write`], for batches that may use the disk reserve on a full disk: those that
-    /// retire or forget indexes, because they lead to free space, and the steps of a statement that
-    /// could not be undone otherwise.
+    /// As [`Self::write`], for batches that may use the disk reserve on a full disk. These are
+    /// batches that retire or forget indexes, because they lead to free space, and renames inside a
+    /// statement with several steps, which the server may need to undo the statement.
     pub(super) fn write_retirement(&self, batch: &Batch, description: &str) -> Result<Seqno> {
         self.write_change(CommitRecord::Retirement(description.as_bytes()), batch, &[])
     }

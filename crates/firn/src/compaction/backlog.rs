@@ -26,8 +26,9 @@ pub struct Backlog {
 }
 
 impl Backlog {
-    /// The backlog of `version`. `space_tracker` has the space that the version does not
-    /// show.
+    /// The backlog of `version`. `space_tracker` knows what cannot be computed from the version:
+    /// the output of running jobs, and which share of the upper levels' entries replaces rows of
+    /// the last level.
     pub fn of(version: &Version, options: &Options, space_tracker: &SpaceTracker) -> Self {
         let upper: u64 = (0..LAST_LEVEL as u8).map(|l| version.level_size(l)).sum();
         Self {

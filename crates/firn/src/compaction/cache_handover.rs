@@ -87,8 +87,8 @@ impl CacheHandover {
     /// Ignores errors of reading a block: the next reader of the block meets them.
     pub fn complete(self, job: &Job, version: &Version) {
         let outputs = self.outputs.into_inner();
-        // The files of the output level within the key range of the job: the outputs that the job
-        // has written, and the files that it has moved.
+        // The files of the output level that overlap an input of the job: the outputs that the job
+        // has written, and the inputs that it has moved there without rewriting them.
         let mut live: HashMap<u64, _> = HashMap::new();
         for (_, input) in job.files() {
             let upper = Bound::Included(input.largest.as_slice());

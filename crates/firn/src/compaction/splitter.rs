@@ -134,8 +134,9 @@ impl Splitter {
         }
     }
 
-    /// Whether some boundary `b` with `first` < `b` ≤ `last` is ahead, so that a file might end
-    /// between the two keys.
+    /// Whether a boundary (the smallest user key of a file of the next level) lies above `first`
+    /// and at or below `last`, and the output has not passed it yet. If so, an output file might
+    /// end between the two keys.
     pub fn parts(&self, first: &[u8], last: &[u8]) -> bool {
         match &self.boundaries {
             Boundaries::Listed { keys, at } => {
@@ -157,8 +158,8 @@ impl Splitter {
         let at_boundary =
             here && (share >= limit.min(BOUNDARY_SHARE_MAX) || size >= self.piece_min);
         let at_index = index_id_of(last) != index_id_of(next) && share >= INDEX_SHARE;
-        // While there are boundaries ahead, a file may grow to twice the target, to end at one of
-        // them.
+        // As long as the next level has a boundary above `last`, a file may grow to twice the
+        // target size, so that it can end at a boundary.
         let full = share
             >= if self.boundaries.any_ahead() {
                 200

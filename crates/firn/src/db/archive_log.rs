@@ -57,7 +57,8 @@ impl BackgroundWork {
 
     fn note_coverage(&self, archiver: &Archiver, every_us: u64) -> Result<()> {
         let (now, unused) = self.pipeline.quiet_moment(&|| self.env.wall_micros());
-        // Leave out the current millisecond, since more commits may follow within it.
+        // Let the covered time end before the current millisecond, since more commits may follow
+        // within it.
         let until_ms = (now / 1000).saturating_sub(1);
         archiver.note_coverage(until_ms, unused, every_us)
     }

@@ -26,7 +26,8 @@ use std::sync::Arc;
 
 /// The log's contents beyond the files.
 pub struct Replayed {
-    /// The log's commits, oldest first: memtables, and runs of files.
+    /// The commits that recovery has read from the log and that are not in the tree yet, oldest
+    /// first: as memtables, and as ingested runs.
     pub queue: Vec<Flushable>,
     /// Prepared transactions without an outcome, by xid.
     pub prepared: BTreeMap<Vec<u8>, Arc<Changes>>,

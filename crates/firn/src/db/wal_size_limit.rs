@@ -23,7 +23,8 @@ impl BackgroundWork {
         let Some((floor, prepared_bytes)) = self.pipeline.prepared_log() else {
             return Ok(0);
         };
-        // Do nothing on a full disk: to log transactions again takes room before it gives any back.
+        // Do nothing on a full disk: to log the prepared transactions again takes room before the
+        // old segments can be released.
         if self.health.is_full(Some(FullDisk::Log)) {
             return Ok(0);
         }

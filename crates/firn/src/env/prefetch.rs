@@ -258,7 +258,8 @@ enum PrefetchBackend {
 }
 
 impl Prefetcher {
-    /// Uses rings if `ring` is set and the kernel offers them, threads otherwise.
+    /// Makes reads through `io_uring` if `ring` is set and the kernel offers it, otherwise in
+    /// threads.
     pub(super) fn new(ring: bool) -> Arc<Self> {
         let way = match ring.then(Rings::probe).flatten() {
             Some(rings) => PrefetchBackend::Ring(rings, Threads::new()),

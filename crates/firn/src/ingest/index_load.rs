@@ -340,7 +340,7 @@ impl Sorters {
         std::thread::scope(|scope| {
             for _ in 1..MERGES.min(count) {
                 let builder = std::thread::Builder::new().name("firn-load".to_owned());
-                // If the second thread cannot be started, this one does all the work.
+                // If a helper thread cannot be started, the present thread finishes all sorters.
                 let _ = builder.spawn_scoped(scope, work);
             }
             work();

@@ -23,14 +23,15 @@ pub struct Duplicate {
     pub kind: Kind,
     /// Value of the entry.
     pub value: OwnedValue,
-    /// The files of the first sorter, which has the rows, if it was finished before the duplicate
-    /// was found.
+    /// The files of the first sorter, which sorts the rows, if they were complete before the
+    /// duplicate was found.
     pub(super) first: Option<NewFiles>,
 }
 
 impl Duplicate {
-    /// Kind and value of the entry that the first sorter has for `user_key`; `None` if it has none,
-    /// or if its files were not complete when the duplicate was found.
+    /// Kind and value of the entry for `user_key` in the first index of the load, the one with the
+    /// rows. `None` if there is no such entry, or if the files of that index were not complete when
+    /// the duplicate was found.
     ///
     /// # Errors
     /// Those of reading the files: `Corruption`, `Io`.

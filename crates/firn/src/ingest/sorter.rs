@@ -34,7 +34,8 @@ pub(super) type Pace<'a> = &'a mut dyn FnMut(u64) -> Result<()>;
 enum SorterState {
     /// All entries so far came in key order, so they go directly into files of the last level.
     Streaming(Box<LoadOutput>),
-    /// An entry came out of key order, so lists are sorted and merged at the end.
+    /// An entry came out of key order, so each list of entries is sorted and written to a temporary
+    /// file, and the files are merged at the end of the load.
     Sorting,
 }
 

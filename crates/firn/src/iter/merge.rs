@@ -53,7 +53,8 @@ fn head_of(key: &[u8]) -> u128 {
         return u128::from_be_bytes(*first);
     }
     if let (Some(first), Some(last)) = (key.first_chunk::<8>(), key.last_chunk::<8>()) {
-        // The last eight bytes overlap the first eight: shift the new ones into place behind these.
+        // The key has 8 to 15 bytes, so its first and its last eight bytes overlap. Shift the bytes
+        // of `last` that are not in `first` to the place directly behind `first`.
         let new = 8 * (key.len() as u32 - 8);
         let last = u128::from(u64::from_be_bytes(*last)) << 64 >> new;
         return u128::from(u64::from_be_bytes(*first)) << 64 | last & u128::from(u64::MAX);
@@ -104,7 +105,8 @@ impl<I: InternalIterator> MergeIter<I> {
         Some(self.children[top.child].key().user_key)
     }
 
-    /// The source in front. The caller must not move it. Call it only when positioned.
+    /// The source whose entry is the current entry of the merge. The caller must not move that
+    /// source. Call it only when positioned.
     ///
     /// # Panics
     /// If it is not positioned.

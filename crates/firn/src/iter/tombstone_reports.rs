@@ -64,8 +64,9 @@ impl TombstoneReports {
         open.clone()
     }
 
-    /// Closes `ranges`, because the picker found no more work for them. `oldest` is the seqno of
-    /// the oldest read that went on when the picker looked.
+    /// Closes `ranges`, because the picker found no more work for them: a scan may report them
+    /// again, but the picker does not see such a report as long as a read from before now goes on.
+    /// `oldest` is the seqno of the oldest read that was in progress when the picker looked.
     pub fn close(&self, ranges: &[KeyRange], oldest: Seqno) {
         let mut state = self.state.lock();
         state.open.retain(|open| !ranges.contains(open));

@@ -300,9 +300,9 @@ impl KeyPart {
             PartKind::VarBytes => 2 * limit(1) + 1,
             PartKind::Text(collation) => {
                 let spec = collation.spec();
-                // The length is bounded only if each character has exactly one weight. A weight
-                // then takes at most four bytes as a unit, and one more byte for an escape or a
-                // mark.
+                // The length is bounded only if each character has exactly one weight. Then a key
+                // takes at most two bytes for each byte of the text if a weight is one byte,
+                // otherwise at most four; these include escapes and marks.
                 if spec.simple.is_empty() && spec.form == TextForm::Lost {
                     return None;
                 }

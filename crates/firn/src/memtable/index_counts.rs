@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Slots of the first table. Each further one has [`GROWTH`] times as many.
+/// Number of slots of the first hash table of counters. Each further hash table has [`GROWTH`]
+/// times as many slots as the one before.
 const SLOTS: usize = 128;
 const GROWTH: usize = 8;
 /// Number of tables: the last one has 65,536 slots.

@@ -67,8 +67,9 @@ const DEEP_DIVE_SKIPS: u64 = 32 << 10;
 /// Those of reading the files: `Corruption`, `Unsupported`, `Io`.
 pub fn estimate_rows(point: &ReadPoint, range: &ScanRange) -> Result<u64> {
     let mut sources = RangeSources::of(&point.super_version, range)?;
-    // The lower bound on the rows is at most the number of entries in files. If that is below
-    // `READ_ROWS`, the bounds cannot suffice here.
+    // An estimate that reads no block is good enough only if its lower bound is at least
+    // `READ_ROWS`. The lower bound is at most the number of entries in files, so do not compute it
+    // if they have fewer.
     if sources.entries_in_files() >= READ_ROWS {
         sources.count_memtables();
         if let Some(rows) = sources.rows().close_enough(FACTOR_UNREAD, READ_ROWS) {

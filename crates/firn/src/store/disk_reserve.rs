@@ -198,7 +198,8 @@ impl DiskReserve {
         self.set_current_bytes(part, bytes.map_or(0, |usage| usage.allocated));
     }
 
-    /// Renames the file at `path`, which takes `bytes` on the disk, to the name of a part.
+    /// Gives the file at `path`, which takes `bytes` on the disk, to the disk reserve: renames it
+    /// to the name of `part`.
     ///
     /// # Errors
     /// Those of the rename.

@@ -66,7 +66,8 @@ pub struct OpenFileStats {
     pub opens: u64,
     /// Files closed to make room for others.
     pub closes: u64,
-    /// Files opened beyond the limit, because no other could be closed.
+    /// Number of times that a file was opened although the limit was reached, because no other file
+    /// could be closed.
     pub over_limit: u64,
 }
 

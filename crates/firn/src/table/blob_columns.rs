@@ -291,7 +291,8 @@ impl RowReader {
         self.plan = format.plan(columns);
     }
 
-    /// Makes later calls read only these parts of the out-of-line values of these columns.
+    /// Makes later calls read the out-of-line values of the columns in `parts` only in part, each
+    /// as its item of `parts` says.
     pub(super) fn set_parts(&mut self, format: &RowFormat, parts: &[PartialColumn]) -> Result<()> {
         self.parts.clear();
         for &part in parts {

@@ -765,8 +765,9 @@ impl Cursor {
             if (waited || gone) && self.is_outdated(txn) {
                 found = self.go_back(txn, forward)?;
                 if has_row && found && self.scan.entries().user_key() == self.fetch.last_entry() {
-                    // The scan has gone back and has met the same entry, so no transaction has
-                    // committed an entry between the entry passed before and this one.
+                    // After the wait the scan has gone back to the entry that it passed last, and
+                    // its next entry is the one for whose lock it has waited. So no transaction has
+                    // committed an entry between the two, and the row just read is the right one.
                     return Ok(true);
                 }
                 if has_row {

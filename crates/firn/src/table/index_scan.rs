@@ -58,8 +58,8 @@ pub(super) struct IndexScan {
     upper: Vec<u8>,
     /// End of the keys of the index that the sources cover; empty if they cover the whole index.
     covered: Vec<u8>,
-    /// Whether the bounds reach beyond the keys that the sources cover, so that the next move must
-    /// open other sources.
+    /// Whether the bounds of the scan include keys that the open sources do not cover, so that the
+    /// next move must open other sources.
     short: bool,
     /// Scratch buffer for the smallest key above another one.
     above: Vec<u8>,

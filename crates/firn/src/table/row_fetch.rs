@@ -201,8 +201,8 @@ impl RowFetch {
         &self.passed
     }
 
-    /// Notes that the next entry to be read takes the place of the last one: the scan has not
-    /// passed the last one.
+    /// Notes that the scan will read the last entry again, or another one in its place. So the scan
+    /// has not passed the last entry, and [`Self::passed_entry`] stays the entry before it.
     pub(super) fn read_in_place(&mut self) {
         self.in_place = true;
     }
@@ -233,8 +233,9 @@ impl RowFetch {
         Ok(())
     }
 
-    /// Whether the entries of the index are the rows themselves and need neither a lock nor a note,
-    /// so that to read a row is only to decode the entry.
+    /// Whether reading a row means only decoding the entry of the index: the index is the clustered
+    /// one, so its entries are the rows, and the statement neither locks the rows that it reads nor
+    /// notes them for the validation.
     #[inline]
     pub(super) fn is_plain(&self) -> bool {
         self.clustered && !self.may_change_rows()

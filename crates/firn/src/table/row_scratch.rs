@@ -44,7 +44,8 @@ impl ClaimedKeys {
         self.number += 1;
     }
 
-    /// Gives the locks or notes back, because the row was not written.
+    /// Gives the claims of a row back, because the row was not written: releases the locks of the
+    /// keys, or takes the keys out of the validation set if the write is validated.
     pub(super) fn give_back(&mut self, txn: &mut Transaction, flags: WriteFlags) {
         for key in &self.keys[..std::mem::take(&mut self.number)] {
             match flags.validated {
@@ -54,7 +55,8 @@ impl ClaimedKeys {
         }
     }
 
-    /// Passes the locks to the transaction, because the row was written.
+    /// Leaves the locks of the keys to the transaction, because the row was written: they are
+    /// released when this write is rolled back, or at the end of the transaction.
     pub(super) fn keep(&mut self, txn: &mut Transaction, flags: WriteFlags) {
         let keys = &self.keys[..std::mem::take(&mut self.number)];
         if flags.locks() {

@@ -22,7 +22,8 @@ pub struct PreparedTransaction {
     pub prepared: PreparedLogPin,
     /// The owner of the transaction's row locks; `None` if it holds none.
     pub owner: Option<Arc<LockOwner>>,
-    /// The slots of [`super::ActiveInserts`] that list its new keys under `owner`.
+    /// The slots of [`super::ActiveInserts`] in which the transaction is listed with its new keys,
+    /// as one bit for each slot. The entries in the slots belong to `owner`.
     pub inserting: u64,
     /// Keeps the blobs that the transaction wrote from being removed as garbage.
     pub blobs: TransactionBlobs,

@@ -20,8 +20,8 @@ const SHARDS: usize = 64;
 /// Interval at which a waiting session checks whether it was killed.
 const KILL_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A waiting session searches for a deadlock after this number of intervals, then after twice as
-/// many, and so on: a search looks at all transactions.
+/// A waiting session searches for a deadlock after this number of [`KILL_CHECK_INTERVAL`]s, then
+/// after twice as many, and so on. The pauses grow because each search looks at all transactions.
 const INTERVALS_BEFORE_SEARCH: u32 = 5;
 
 /// Referenced tables in use, by the id of their clustered index.

@@ -10,8 +10,9 @@ use std::sync::Arc;
 /// more, the session forgets all of them.
 const TABLES_KEPT: usize = 64;
 
-/// The net change of one table's row count by one ended statement, or by several in a row. The
-/// first of them began at `since`.
+/// The net change of one table's row count by one ended statement, or by several consecutive ones
+/// between two savepoints. `since` is the position in the write set at which the first of them
+/// began.
 struct Earlier {
     since: Savepoint,
     /// Position in `RowCountDeltas::tables`.

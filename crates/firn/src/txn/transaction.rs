@@ -243,7 +243,8 @@ impl Transaction {
         self.point = None;
     }
 
-    /// The current mark of the write set, for [`Self::rollback_to`] within the statement.
+    /// The current position in the write set, to which [`Self::rollback_to`] can roll back within
+    /// the same statement.
     pub fn savepoint(&self) -> Savepoint {
         self.mark
     }

@@ -135,7 +135,9 @@ impl TransactionEntry {
         self.relies_on.lock().push(table);
     }
 
-    /// Forgets the tables that the transaction relies on, and calls `each` with them.
+    /// Ends the reliance on all tables that [`Self::rely_on`] has noted, and calls `each` with the
+    /// id of each table's clustered index. A transaction relies on a referenced table once it has
+    /// checked a foreign key there: DDL that replaces the table's indexes waits for it.
     pub(super) fn rely_on_nothing(&self, each: impl FnMut(IndexId)) {
         self.relies_on.lock().drain(..).for_each(each);
     }

@@ -84,7 +84,8 @@ impl KeysOfPoint {
 /// what it does next.
 #[derive(Default)]
 pub(super) struct ValidationSet {
-    /// Sorted by ascending seqno, because later statements read at later points.
+    /// The keys, grouped by the seqno at which they were read, ascending: later statements read at
+    /// the same or a larger seqno.
     points: Vec<KeysOfPoint>,
     /// Indexes in which the transaction has written new keys. It is a set, not a list: it is
     /// searched for each new key, and a transaction may write to many tables.

@@ -98,7 +98,8 @@ pub struct WriteSet {
     entry_bytes_max: u64,
     /// Changes whenever the memory changes.
     generation: u64,
-    /// Changes whenever frozen memory, runs or dead positions change. Read without the set's mutex.
+    /// Changes whenever the frozen memory, the spilled runs or the positions of rolled back writes
+    /// in them change, so that iterators open their sources again. Read without the set's mutex.
     source_generation: Arc<AtomicU64>,
     /// Whether the log owns the spilled files: once the commit is visible, compactions may remove
     /// them.
@@ -454,8 +455,8 @@ impl SharedWriteSet {
         self.set.lock()
     }
 
-    /// The source generation, which changes whenever spilled files are added or removed. If such a
-    /// change is in progress, waits for its end.
+    /// A number that changes whenever spilled files are added to the set or removed from it. If
+    /// another thread makes such a change now, waits for its end.
     pub(super) fn generation_after_change(&self) -> u64 {
         let _set = self.set.lock();
         self.source_generation()

@@ -114,7 +114,8 @@ impl FileMeta {
         }
     }
 
-    /// These metadata for a file that became visible with the commit at `seqno`.
+    /// Returns these metadata with `seqno` as the external seqno of the file, and so as the
+    /// smallest and largest seqno of its entries.
     pub fn with_external_seqno(self, seqno: Seqno) -> Self {
         Self {
             min_seqno: seqno,

@@ -170,8 +170,9 @@ impl ManifestWriter {
         Self::begin(file, id, room_end, &first)
     }
 
-    /// As [`Self::create`], under the name [`unfinished_name`], and with space for the next edits
-    /// behind the record, from the free space of the disk.
+    /// As [`Self::create`], under the name [`unfinished_name`]. Allocates disk space for further
+    /// edits behind the first record, too. Takes all space from the free space of the disk, not
+    /// from the disk reserve.
     pub(super) fn create_unfinished(
         env: &dyn Env,
         dir: &Path,

@@ -44,7 +44,8 @@ const MEASURED_MAX: usize = 64;
 /// that covers all of them replaces them.
 const WAITING_MAX: usize = 16;
 
-/// The files of a level among which the picker looks for the cheapest.
+/// A group of the files of a level. The picker asks for the files of one group that are cheapest to
+/// move down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MoveGroup {
     /// All files.

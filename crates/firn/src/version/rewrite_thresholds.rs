@@ -14,9 +14,9 @@ pub const TOMBSTONE_SHARE: u64 = 50;
 /// [`DENSE_DELETES_MIN`].
 const DENSE_SHARE: u64 = 10;
 
-/// Number of deletions in blocks that hold little else from which on [`DENSE_SHARE`] applies. A
-/// scan that skips this many in one move also reports the range to the picker; by this rule the
-/// file is compacted even before a scan comes.
+/// [`DENSE_SHARE`] applies only to files with at least this many deletions in blocks that hold
+/// little else. A scan that skips as many deletions in one move reports the range to the picker; by
+/// this rule the file is compacted even before a scan comes.
 const DENSE_DELETES_MIN: u64 = 1000;
 
 /// Shares of dead entries, in percent. For each of them, [`super::FileSums::dead`] tells whether a

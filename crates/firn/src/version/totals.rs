@@ -219,7 +219,8 @@ impl BlobTotals {
     }
 }
 
-/// References to a blob file that came and that went with an edit.
+/// Change of one [`BlobTotal`] by an edit: the sums over the SSTs that the edit adds (`came`) and
+/// over those that it removes (`went`), of their references to one blob file.
 #[derive(Default)]
 struct BlobChange {
     came: BlobSums,

@@ -638,7 +638,8 @@ impl VersionSet {
         }
     }
 
-    /// Notes that `CURRENT` names the manifest of `writer`. Returns the id of the manifest before.
+    /// Notes that `CURRENT` names the manifest of `writer` now. Returns the id of the manifest that
+    /// it named before.
     fn put_in_force(&self, inner: &mut Inner, writer: ManifestWriter) -> u64 {
         let old = std::mem::replace(&mut inner.manifest_id, writer.id());
         inner.rotate_at = rotate_at(&writer);
@@ -859,9 +860,10 @@ fn rotate(
         reserve.raise_target(ReservePart::Manifest, 2 * writer.len() + ROOM);
     }
     written.inspect_err(|e| {
-        // If there is a next try, remove the new manifest, so that retries do not fill the disk.
-        // After other errors, or if `CURRENT` may name the new manifest, keep it; the next open
-        // removes it if it is not in force.
+        // If the error does not poison the engine, the rotation will be tried again: remove the new
+        // manifest, so that retries do not fill the disk. If the engine is poisoned, or if
+        // `CURRENT` may name the new manifest, keep it; the next open removes it if `CURRENT` names
+        // another one.
         let retried = e.class() != FailureClass::Poison;
         if retried && read_current(env, &ctx.dir).is_ok_and(|current| current != Some(id)) {
             let _ = env.remove(&ctx.dir.join(manifest_name(id)));

@@ -101,9 +101,9 @@ impl DurablePrefix {
         self.advance();
     }
 
-    /// Notes that a rewrite of the last group begins, which is written and not durable: it adds
-    /// records up to `lsn` to the group. A sync that begins during this rewrite covers neither this
-    /// group nor the written groups merged into the same entry.
+    /// Notes that a rewrite of the last group begins, which adds records up to `lsn` to the group.
+    /// The group must be in the page cache and not durable. A sync that begins during this rewrite
+    /// makes neither this group durable nor the written groups that share its entry in `entries`.
     pub(super) fn grow(&mut self, group: GroupNumber, lsn: Lsn) {
         let last = self.entries.back_mut().expect("the group is not durable");
         debug_assert!(last.last.group == group && last.stage == Stage::Written);

@@ -224,9 +224,9 @@ impl Segments {
         let file = match self.env.open_log(&path, false, self.direct) {
             Ok(file) => file,
             Err(error) => {
-                // Rename the file back to the reserve. Under the segment's name, the next `prepare`
-                // of this id would overwrite it, and on a full disk remove it, so the reserve would
-                // be lost.
+                // Give the file its name in the disk reserve back. Under the segment's name, the
+                // next `prepare` of this id would overwrite it, and on a full disk remove it, so
+                // the disk reserve would be lost.
                 self.give_back(id, size)?;
                 return Err(error);
             }

@@ -573,7 +573,7 @@ impl Shared {
         if state.closed {
             return Err(Error::new(ErrorKind::ShutDown, "the log is closed"));
         }
-        // Each append has a position of its own, even one without bytes.
+        // In this log an LSN counts appends, not bytes: each append gets an LSN of its own.
         state.appended += 1;
         state.stats.records += records.len() as u64;
         self.durable.store(state.appended, Ordering::Release);
@@ -701,8 +701,8 @@ fn margin(segment: &Segment, access: FullDiskAccess) -> u64 {
     }
 }
 
-/// Whether records of this access may go into the segment at all: a segment that is made of the
-/// disk reserve takes no ordinary records.
+/// Whether records appended with this kind of access may go into the segment at all: a segment that
+/// is made of the disk reserve takes no ordinary records.
 fn takes(segment: &Segment, access: FullDiskAccess) -> bool {
     !segment.reserve || access != FullDiskAccess::Ordinary
 }

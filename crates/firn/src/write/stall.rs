@@ -367,7 +367,8 @@ fn stalled_for_too_long() -> Error {
     Error::new(ErrorKind::LockTimeout, message)
 }
 
-/// Reports one wait to the host, from [`Self::begins`] until it is dropped.
+/// Reports one wait at the stall gate to the host: its begin when [`Self::begins`] is called, its
+/// end when this value is dropped.
 struct Report<'a> {
     waiter: &'a dyn GateWaiter,
     begun: bool,

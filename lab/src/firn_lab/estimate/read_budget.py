@@ -22,7 +22,8 @@ RUN_ROWS_MIN, RUN_ROWS_MAX = 4, 4000
 # of columns. Such an index does not have the whole values, so the server looks up each row, which
 # may lie in a page of its own.
 RUN_ROWS_LOOKED_UP_MAX = 600
-# Fewest runs of rows that are read of an index, because fewer give no estimate of the error.
+# Smallest number of runs that the sampler reads from an index. The error of the estimate is
+# computed from the differences between the runs, which takes at least this many.
 RUNS_MIN = 8
 
 

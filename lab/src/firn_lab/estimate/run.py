@@ -146,8 +146,9 @@ def _table(
         found.append(_secondary(sampler, table, index, FIRST_INDEX_ID + 1 + number))
     return primary.rows, Prediction(
         sum(each.bytes for each in found),
-        # The imitation errs in the same direction in all indexes, so their errors add up and do not
-        # cancel.
+        # The estimate imitates FIRN's formats and compression. If this imitation is wrong, it is
+        # wrong in the same direction for all indexes, so the errors of the indexes add up and do
+        # not cancel.
         min(sum(each.error for each in found), sum(each.bytes for each in found)),
         sum(each.blob_bytes for each in found),
         # Only the raw bytes of the rows: `is_stale` compares InnoDB's size with them, and InnoDB

@@ -78,7 +78,8 @@ def costs(report: Report) -> list[dict[str, Any]]:
     for prices in report.prices:
         for case in report.cases:
             against: Cost | None = None
-            # The reference must come first, because the others are compared with it.
+            # The reference target must come first, because the costs of the others are compared
+            # with its costs.
             for target in sorted(report.targets, key=lambda each: each.id != base.id):
                 result = report.result(case, target)
                 tps = result.figures.get("tps") if result else None

@@ -38,8 +38,9 @@ class Blocks:
         self._better = better
         self._values = {name: dict(before.get(name, {})) for name in names}
         self._known: tuple[int, dict[str, Interval]] = (0, {})
-        # `before` does not contain a block in which no round gave a figure. If such a block was the
-        # last one before the run was resumed, the next block gets its number.
+        # The new block follows the highest block number in `before`. A block in which all rounds
+        # failed has no figures and so is missing in `before`. If it was the last block of the
+        # earlier slices, the new block gets the same number.
         self._next = max((max(each, default=-1) for each in before.values()), default=-1) + 1
 
     @property

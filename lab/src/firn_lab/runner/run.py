@@ -210,7 +210,8 @@ class Runner:
             for number in previous:
                 signal.signal(number, signal.SIG_IGN)
             self._tidy_up()
-        # The data is removed, so even a full disk has room for the last records.
+        # The data of the servers is removed by now, so even a disk that was full has room for the
+        # last records of the run.
         try:
             self.tell("ended", {"status": status, "message": message})
             self.writer.end(self.id, status, message)

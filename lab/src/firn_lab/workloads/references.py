@@ -26,7 +26,7 @@ CHANGES = ("insert", "both", "cascade")
 # Distance between the ids of two sessions: the ids of each session's new rows begin at a multiple
 # of this number.
 IDS_OF_A_SESSION = 10_000_000
-# A session deletes rows only while it has more than this many.
+# A session deletes rows only while it has more than this number of rows.
 KEPT = 50
 SHARE_ROWS = 20_000
 PAD = 60

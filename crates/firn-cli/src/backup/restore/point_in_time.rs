@@ -405,8 +405,9 @@ fn definitions_of(
         let is_known = first.name == base || same_partitions(base, &entries, backup);
         let is_as_then = is_known && is_unchanged(&entries, then);
         if is_as_then && definitions.contains_key(&format!("{base}.frm")) {
-            // Keep the backup's file. It may be newer than the catalog's definition: the engine
-            // keeps no definition of partitions that were changed before the backup.
+            // Keep the definition file of the backup, because the table has not changed since. The
+            // file may be newer than the definition in the catalog, because the engine keeps no
+            // definition of partitions that were changed before the backup.
             continue;
         }
         let is_one = entries

@@ -78,7 +78,8 @@ impl<'a> Stage<'a> {
         self.dir.join("engine")
     }
 
-    /// The staging directory of the files that come beside the engine's directory.
+    /// The part of the staging directory for the files that the restore puts into the data
+    /// directory beside the engine's directory, such as definition files (`.frm`).
     pub fn definitions_dir(&self) -> PathBuf {
         self.dir.join("definitions")
     }
@@ -136,8 +137,9 @@ fn lock(dir: &Path) -> Result<Box<dyn Send + Sync>> {
     })
 }
 
-/// Removes the links that an earlier restore has made beside the engine's directory, and then the
-/// directories that are empty.
+/// Removes what an interrupted restore has put into the data directory `to` beside the engine's
+/// directory: the hard links to files of its staging directory `dir`, and then the directories that
+/// are empty.
 fn undo(to: &Path, dir: &Path) -> Result<()> {
     let aside = dir.join("definitions");
     if aside.is_dir() {

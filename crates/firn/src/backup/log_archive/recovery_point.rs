@@ -207,8 +207,8 @@ impl Search<'_> {
                 let when = self.here.wall_ms.unwrap_or(0);
                 self.changes.push((when, *seqno, what));
             }
-            // Seqnos of the new epoch lie above `after`. Reads at the recovered point use `after`,
-            // even if the epoch has no commit yet.
+            // All seqnos of the new epoch are larger than `after`. So the recovery point has at
+            // least seqno `after`, even if no commit of the new epoch lies before the point.
             Record::Epoch { after, .. } => self.here.seqno = self.here.seqno.max(*after),
             _ => {}
         }

@@ -149,10 +149,11 @@ pub(super) fn shard_of<L>(shards: &[L], hash: u64) -> &L {
     &shards[(((hash >> 24) & 0xffff_ffff) % shards.len() as u64) as usize]
 }
 
-/// Steps 1 and 2 of a flush: refuse fills by super versions that are sealed below memtable
-/// `number`, then erase the rows of the memtable's keys. The order matters. Between the two steps a
-/// valid fill may be refused, which is harmless. In the other order, a stale fill could come after
-/// the erasure and stay.
+/// The first two steps with which a flush of memtable `number` keeps stale rows out of the row
+/// cache: from now on, refuse rows from readers whose super version was made before that memtable
+/// was complete; then erase the rows of the memtable's keys. The order matters. Between the two
+/// steps a valid row may be refused, which is harmless. In the other order, a reader could cache a
+/// stale row after the erasure, and the row would stay.
 pub(super) fn retire<L: ShardLock>(shards: &[L], number: u64, hashes: impl Iterator<Item = u64>) {
     raise(shards, number);
     erase(shards, hashes);

@@ -62,7 +62,8 @@ pub fn is_at_rest(p: &PickerContext<'_>, order: &RestOrder) -> bool {
     for_each_restless(p, order, |_| ControlFlow::Break(())).is_continue()
 }
 
-/// Calls `f` with each file of `order` that is not at rest, until `f` returns `Break`.
+/// Calls `f` with each file that is not at rest and that `order` asks to bring to rest, until `f`
+/// returns `Break`.
 fn for_each_restless(
     p: &PickerContext<'_>,
     order: &RestOrder,

@@ -65,8 +65,9 @@ pub(super) struct L0Overlap<'a> {
     slices: Vec<RunSlice<'a>>,
 }
 
-/// A part of a group: for some of its runs, the position of the [`RunSlice`] in the group, and a
-/// range of files in that slice.
+/// A part of a group of overlapping L0 files, which one job may compact. For each run that has
+/// files in the part, `files` holds the position of the run's [`RunSlice`] in the group, and the
+/// range of the files within that slice.
 pub(super) struct L0Selection {
     files: Vec<(usize, Range<usize>)>,
     /// Sum of the sizes of the files in bytes.

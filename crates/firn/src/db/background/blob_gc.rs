@@ -125,8 +125,8 @@ pub(in crate::db) fn uses_of(super_version: &SuperVersion) -> BlobUses {
         active: _,
         frozen: _,
         version: _,
-        // The fields below have no blob references of their own: the row cache holds copies of rows
-        // of the files.
+        // `rows`, the row cache, has copies of rows of the files, so its blob references are
+        // counted with the files. `sealed`, `blobs` and `generation` have no blob references.
         sealed: _,
         rows: _,
         blobs: _,
@@ -419,7 +419,8 @@ impl BackgroundWork {
     /// and must not make the file a candidate again.
     fn shrink(&self, file: &BlobFile, live: &[BlobSpan]) -> Result<u64> {
         let bytes: u64 = live.iter().map(|span| span.len).sum();
-        // `None` means that the file could not be punched and keeps all its garbage.
+        // `None` means that `punch` could not give back anything, so the file still has all its
+        // garbage.
         let punched = self.blobs.punch(file, live)?;
         let allocated = file.usage()?.allocated;
         let left = allocated.saturating_sub(bytes);

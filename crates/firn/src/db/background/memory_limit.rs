@@ -69,7 +69,8 @@ struct MemorySplit {
 /// Number of memtables whose room is reserved in advance: one that takes commits, and one that is
 /// being flushed.
 const MEMTABLES: u64 = 2;
-/// A memtable freezes at the latest at 1/8 of the limit without the write sets.
+/// A memtable freezes at the latest when it takes 1/8 of what the write sets leave of the memory
+/// limit.
 const MEMTABLE_SHARE: u64 = 8;
 /// Size of the largest chunk of a memtable's arena. The last chunk may be nearly empty, so a
 /// memtable takes up to this much more than its size.

@@ -13,8 +13,9 @@ use std::collections::BTreeMap;
 
 /// The remains of the manifest.
 pub(super) struct SurvivingTree {
-    /// Ids of the files that are or may be live. If all entries of a file have the same seqno,
-    /// which only the manifest has (those of ingested runs and loads), also this seqno.
+    /// Ids of the SSTs that belong to the tree, or may belong to it if the manifest is damaged. The
+    /// second value is the external seqno of the file (that of an ingested run or a load), which
+    /// only the manifest records; `None` if the file has none.
     pub(super) files: Vec<(u64, Option<Seqno>)>,
     /// Start of the log.
     pub(super) log: LogStart,

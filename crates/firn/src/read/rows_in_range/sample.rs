@@ -26,8 +26,8 @@ pub(super) enum SampleEnd {
     All(u64),
     /// The sample ended at the row with this key, which is not counted.
     Until { rows: u64, key: Vec<u8> },
-    /// The sample ended among entries that are not rows. It passed `passed` entries in all, `rows`
-    /// of them rows.
+    /// The sample ended between two rows, among deletions and old versions. It has passed `passed`
+    /// entries in all, of which `rows` are rows.
     Amid { rows: u64, passed: u64 },
 }
 

@@ -167,8 +167,8 @@ pub(super) struct MemtableInRange<'a> {
     pub(super) memtable: &'a Memtable,
     /// Estimated number of entries in the range.
     pub(super) entries: u64,
-    /// Upper bound of the number of entries in the range. Since that number is estimated, it
-    /// exceeds the bound in a few cases
+    /// Upper bound of the number of entries in the range. If `entries` is an estimate, this is two
+    /// standard errors above it, and the true number exceeds it in about one case of forty
     /// ([`RangeEntries::most`](crate::memtable::RangeEntries::most)).
     most: u64,
     /// Upper bound of the number of deletions in the range. Since that number is estimated, it

@@ -278,7 +278,8 @@ impl Block {
 
     fn restart_entry(&self, restart: u32) -> Decoded<RawEntry> {
         let at = self.restart(restart).ok_or(DAMAGED_ENTRY)?;
-        // The ordinal is below the number of entries, because the restart exists.
+        // This product does not overflow: it is the number of an entry of the block, because the
+        // block has this restart.
         let ordinal = restart * self.header.restart_interval;
         let entry = self.entry(at, ordinal).ok_or(DAMAGED_ENTRY)?;
         if entry.shared != 0 {

@@ -20,9 +20,10 @@ const BYTES_PER_DICTIONARY: u64 = 160 << 10;
 /// its neighbours.
 const PART_MIN: usize = 2;
 
-/// To reuse a block, the writer must end its unfinished block. If the unfinished block is still
-/// small, the writer reuses the other block only together with many blocks after it: the stored
-/// bytes that it can probably reuse must be at least this many times those of the first.
+/// To copy a stored block of an input (block reuse), the writer must end its unfinished block. If
+/// the unfinished block is still small, the writer copies the input's block only if it can probably
+/// copy many blocks after it, too: their stored bytes together must be at least this many times
+/// those of the first copied block.
 const BLOCKS_PER_SCRAP: u64 = 8;
 
 impl SstWriter {

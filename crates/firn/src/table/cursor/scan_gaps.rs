@@ -286,8 +286,8 @@ impl Cursor {
         let (lower, upper) = (&lower[..], &upper[..]);
         let reads = found && self.reads(upper, within_prefix);
         if upper < lower && reads {
-            // The scan has waited for this entry before, and has gone back to it, so its gap is
-            // locked.
+            // The scan has passed the gap before this entry already, has then waited for the
+            // entry's lock, and has gone back to the entry. So the gap is locked and checked.
             return Ok(GapStep::Read);
         }
         copy(end, upper);

@@ -1,4 +1,5 @@
-//! A range in which no other transaction has uncommitted keys, as far as a scan has looked.
+//! The range of keys in which a locking scan has last found no uncommitted key of another
+//! transaction.
 
 use super::copy;
 use crate::base::{IndexId, Result};

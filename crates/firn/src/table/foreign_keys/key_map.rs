@@ -55,8 +55,9 @@ impl KeyMap {
         })
     }
 
-    /// Appends the first parts of `key`, which is without its index id, in the other index's form.
-    /// Returns false if one of them is NULL.
+    /// Converts the first parts of `key` (without its index id) from the index `from` of
+    /// [`Self::new`] to the form that the index `to` has for the same values, and appends them to
+    /// `out`. Returns false if one of the parts is NULL.
     ///
     /// # Errors
     /// `Corruption`, without file name, if the bytes are no key.

@@ -227,7 +227,8 @@ impl ReferencedIndex {
     /// back.
     fn lock_value(&self, txn: &mut Transaction, key: &[u8]) -> Result<bool> {
         let newly = txn.lock(key, LockMode::Shared, None)?.newly;
-        // Whether a row has the value, and whether this transaction has written it.
+        // `found`: whether a row has the value. `own`: whether this transaction has written that
+        // row.
         let (found, own) = match self.identity {
             Identity::Row => {
                 let version = |key: InternalKey<'_>, _: Value<'_>| {

@@ -56,8 +56,8 @@ struct GapSlot {
 /// The gap locks of one index.
 #[derive(Default)]
 struct IndexGaps {
-    /// Disjoint segments of keys by their lower bounds. Where the ranges of two owners overlap, a
-    /// segment belongs to both.
+    /// The locked ranges of keys, cut into pieces that do not overlap, by the lower bound of each
+    /// piece. Where the ranges of two owners overlap, the piece belongs to both owners.
     segments: BTreeMap<Box<[u8]>, GapSegment>,
     /// Inserts that wait, by key.
     waiters: BTreeMap<Arc<[u8]>, Vec<Arc<LockRequest>>>,

@@ -156,7 +156,8 @@ impl KeySet {
         true
     }
 
-    /// First key, last key and number of keys of each block, in order.
+    /// For each block of the key set, ascending: its first key, its last key and its number of
+    /// keys.
     pub(super) fn spans(&self) -> impl Iterator<Item = (&[u8], &[u8], u64)> {
         let blocks = self.blocks.iter();
         blocks.map(|(first, block)| (&first[..], block.last(), block.len()))

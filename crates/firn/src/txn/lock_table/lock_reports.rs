@@ -82,10 +82,10 @@ pub struct LockMemory {
     pub merged_rows: u64,
     /// Memory of the merged locks, in bytes.
     pub merged_bytes: u64,
-    /// Segments of locked gaps. A segment that several owners have locked counts once for each of
-    /// them.
+    /// Number of gap locks. A range of keys that several owners have locked counts once for each of
+    /// them, and a range that another owner has locked in part counts as several.
     pub gaps: u64,
-    /// Memory of the bounds of these segments, in bytes.
+    /// Memory of the bounds of these ranges, in bytes.
     pub gap_bytes: u64,
 }
 

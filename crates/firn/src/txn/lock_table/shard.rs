@@ -21,8 +21,10 @@ pub(super) struct LockedRows {
 pub(super) struct GrantedAtOnce {
     /// Whether the owner did not hold the key before.
     pub(super) newly: bool,
-    /// Number of rows of the hash table that the owner holds now, without the stuck ones, if this
-    /// grant added one; otherwise 0. The caller compares it with the merge threshold.
+    /// Number of rows of the hash table that the owner holds now, if this grant added one;
+    /// otherwise 0. The caller merges the owner's locks if the number exceeds the merge threshold.
+    /// Rows that the last merge had to leave in the hash table, because they have queues, do not
+    /// count.
     pub(super) rows: usize,
     /// The owner upgraded its lock while requests of others waited for the row.
     pub(super) overtakes: bool,
@@ -104,8 +106,9 @@ fn attempt(
     };
     let own = row.mode_of(owner);
     if merged.own.is_some() {
-        // The owner upgrades a merged shared lock, while other owners hold the row in the hash
-        // table. The request has to wait for these holders.
+        // The owner has a shared lock among its merged locks and asks for an exclusive one, while
+        // other owners hold shared locks of the row in the hash table. The request has to wait for
+        // these holders.
         return None;
     }
     if own < Some(mode) && merged.others.is_some_and(|held| held.conflicts(mode)) {
@@ -201,7 +204,8 @@ impl Shard {
             .entry(Arc::clone(&key))
             .or_insert_with(LockQueue::empty);
         registry.unmerge(&key, row);
-        // Try again: an owner may have released its merged locks before `unmerge`.
+        // Try again: since the first attempt, the owner that blocked it may have released its
+        // merged locks, and then `unmerge` has found none to move into the row's queue.
         match row.attempt(owner, mode) {
             LockAttempt::Held => Ok(GrantedAtOnce::before()),
             LockAttempt::Upgraded => Ok(GrantedAtOnce::upgraded(row)),

@@ -161,14 +161,16 @@ impl Transaction {
             return Ok((logged, changes));
         }
         let sealed = writes.seal()?;
-        // If all spilled writes were rolled back, the sealed set has no file: log an empty batch.
+        // If all spilled writes were rolled back, the sealed write set has no file: log an empty
+        // batch.
         let changes = match sealed.files() {
             [] => Changes::Batch(Batch::new()),
             files => Changes::Run(files.to_vec()),
         };
         let changes = Arc::new(changes);
         let logged = log(&self.cx, &changes, &self.counters);
-        // After a failure of the log the record may survive a crash, so its files must stay.
+        // If the log has failed, the record of this commit may still be in the log after a crash.
+        // So the files that the record names must stay.
         let unknown =
             |error: &Error| self.cx.pipeline.is_poisoned() || *error.kind() == ErrorKind::ShutDown;
         if logged.as_ref().err().is_none_or(unknown) {

@@ -71,7 +71,8 @@ impl Transaction {
         }
     }
 
-    /// A new read point for locking reads, which sees everything committed by now.
+    /// Takes a new read point, which sees everything that is committed by now. Locking reads use
+    /// it.
     pub fn latest_point(&self) -> ReadPoint {
         self.cx.super_versions.latest()
     }
@@ -97,8 +98,9 @@ impl Transaction {
         })
     }
 
-    /// As [`Self::get`] at the latest point. The point is pinned only meanwhile, which changes no
-    /// reference count that all sessions share.
+    /// As [`Self::get`], but reads the transaction's own writes and the newest committed state.
+    /// Pins the super version only for the duration of the call, without changing its reference
+    /// count, whose cache line all sessions would share.
     ///
     /// # Errors
     /// As [`Self::get`].

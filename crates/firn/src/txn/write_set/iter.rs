@@ -52,8 +52,9 @@ impl MemoryIterSource {
         }
     }
 
-    /// Calls `f` with the memory, for which it locks the set's mutex unless the memory is frozen.
-    /// Returns the set's generation, or 0 for frozen memory.
+    /// Calls `f` with the writes in memory. Locks the write set's mutex meanwhile, unless the
+    /// memory is frozen. Returns the set's generation, a number that changes with each write to its
+    /// memory; 0 for frozen memory, which never changes.
     fn show(&self, f: impl FnOnce(&InMemoryWrites)) -> u64 {
         match self {
             Self::Set(set) => {

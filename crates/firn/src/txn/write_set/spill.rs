@@ -52,8 +52,8 @@ struct IndexSpill {
 }
 
 /// Writes all versions in `memory` as a run. The run is not synced, because it is useless after a
-/// power cut; [`SpilledRuns::seal`] syncs the files that a commit uses. `plan` is the plan for this
-/// memory.
+/// power cut; [`SpilledRuns::seal`] syncs the files that a commit uses. `plan` must be made for
+/// this `memory` ([`SpillPlan::new`]).
 pub(super) fn spill(
     ingest: &Arc<RunFactory>,
     memory: &InMemoryWrites,

@@ -20,9 +20,12 @@ const PACE: u64 = 1024;
 /// The purpose of a merge.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MergePurpose {
-    /// The merge makes fewer runs: it keeps all versions of a key, with their positions.
+    /// The merge makes fewer runs, and the transaction goes on: it keeps all versions of a key with
+    /// their positions in the write set, because the transaction may still roll back to a
+    /// savepoint.
     Fewer,
-    /// The merge is for a commit: it keeps the newest version of each key, without its position.
+    /// The merge is for a commit: it keeps the newest version of each key, without its position in
+    /// the write set, since no rollback to a savepoint can follow.
     Commit,
 }
 
@@ -95,9 +98,9 @@ fn merge(
     })
 }
 
-/// Whether a file that overlaps no other one can be reused. For a commit, it can if none of its
-/// entries is superseded or dead. For a merge into fewer runs, it can if at least one of its
-/// entries is not dead.
+/// Whether a merge can keep a file that overlaps no other file, without rewriting it. A merge for a
+/// commit can if none of the file's entries was replaced by a newer one or rolled back. A merge
+/// into fewer runs can if at least one of the entries was not rolled back.
 fn stays(
     file: &FileMeta,
     dead: &super::rolled_back::RolledBackPositions,

@@ -73,8 +73,8 @@ impl SpilledRun {
 pub(super) struct SpilledRuns {
     /// Oldest first.
     pub(super) list: Vec<SpilledRun>,
-    /// The dead positions. Cursors share this value; a cursor goes on with the value that was
-    /// current when the cursor was made.
+    /// The positions of spilled writes that were rolled back. A rollback replaces this value; a
+    /// cursor shares the value that was current when the cursor was made, and keeps it.
     pub(super) dead: Arc<RolledBackPositions>,
 }
 
@@ -108,7 +108,8 @@ impl SpilledRuns {
         }
     }
 
-    /// Calls `f` with the newest version of `user_key` at or below `bound` that is not dead.
+    /// Calls `f` with the newest version of `user_key` that was not rolled back and was not written
+    /// after `bound`. In spilled runs the seqno of a version has its position in the write set.
     ///
     /// # Errors
     /// Those of reading the files: `Corruption`, `Unsupported`, `Io`.

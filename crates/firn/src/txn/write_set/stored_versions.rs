@@ -51,7 +51,8 @@ impl StoredVersions {
         self.list.len()
     }
 
-    /// Adds a version, which replaces the version number `older` of its key. Returns its number.
+    /// Adds a version. It replaces an earlier version of the same key, which has the number
+    /// `older`; `None` if the key has no earlier version. Returns the number of the new version.
     ///
     /// # Panics
     /// If there are 2^32 - 1 versions, which take more memory than a write set may have.

@@ -157,8 +157,8 @@ pub fn missing_between(
 }
 
 /// The segments that were part of the log, by the rules of [`lost_between`], and now have no intact
-/// header, ascending: each one that has a file, and the first one of each row of segments without
-/// files. `headers` are those of the intact segments, and `ids` are all segments with files, both
+/// header, ascending. Of consecutive segments without files, only the first one is returned.
+/// `headers` are those of the intact segments, and `ids` are all segments with files, both
 /// ascending. `known` says that the log begins with segment `first`.
 ///
 /// Example: the log begins with 5; 5 and 8 have damaged headers, 6 and 7 have no file, 9 is intact.

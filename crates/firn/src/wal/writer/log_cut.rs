@@ -76,8 +76,9 @@ impl Wal {
         }
         if state.segment.is_none() {
             // The log had no current segment, because the disk was full, so its records are still
-            // in memory. They go to the prepared segment now. `None` makes the caller prepare
-            // another segment, with which the log goes on behind the cut.
+            // in memory. They go to the prepared segment now, which becomes the current one. The
+            // cut needs one more segment, for the records after it: `None` makes the caller prepare
+            // it and call this function again.
             let open = state.group_len(0);
             state.rotate(open);
             return Ok(None);

@@ -31,8 +31,9 @@ impl Pipeline {
             CommitDurability::Lazy => Ok(()),
         };
         waited.inspect_err(|_| self.contain_failure())?;
-        // The log has this commit as durable as promised, but another failure may have hidden it
-        // before it was durable. Commits that are durable when a failure is contained stay visible.
+        // The log has made this commit as durable as promised. But if some other write or sync
+        // failed before that, [`Self::contain_failure`] may have hidden the commit from readers. It
+        // hides only commits that are not durable at that moment.
         if self.is_poisoned()
             && self
                 .state

@@ -140,8 +140,9 @@ impl Pipeline {
             }
             relogged += ids.len() as u64;
             if to < before {
-                // The log has not reached segment `before`, so further copies would not free a
-                // segment.
+                // The copies of the prepare records lie in segment `to`, below `before`, because
+                // the log has not reached segment `before` yet. To copy the records once more would
+                // not free a segment.
                 return Ok(relogged);
             }
         }
@@ -166,9 +167,11 @@ impl Pipeline {
         }
     }
 
-    /// Appends the prepare records of those of the pins `ids` that still exist. The caller must
-    /// have linked the files of all of them, and of no other pin, for the log archive. Returns the
-    /// same as [`Self::relog_step`]; `None` if none of the pins exists.
+    /// Appends the prepare records of the transactions with the log pins `ids` to the log again,
+    /// except those whose pin no longer exists because the transaction has ended. The records may
+    /// name files: the caller must have linked the files of all these transactions, and of no
+    /// others, for the log archive. Returns the same as [`Self::relog_step`]; `None` if none of the
+    /// pins exists.
     fn append_again(&self, mut ids: Vec<u64>) -> Result<Option<(Vec<u64>, SegmentId, Lsn)>> {
         let mut state = self.state.lock();
         self.health.check()?;

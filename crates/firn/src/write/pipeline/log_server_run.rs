@@ -15,7 +15,8 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(super) struct ServerRunNote {
     run: Option<Arc<ServerRun>>,
-    /// The segment in which the log last names `run`, or an earlier segment.
+    /// The segment of the last log record that names `run`, or a segment before it; `None` if no
+    /// record of this log names it.
     named_in: Option<SegmentId>,
     /// Whether the log may have a record that names a server run other than `run`. If so, even an
     /// unknown server run (`None`) must be recorded: otherwise replay would assign later prepared
@@ -32,7 +33,8 @@ impl ServerRunNote {
         due.then(|| self.run.clone())
     }
 
-    /// Notes that a record with the name of another server run was appended.
+    /// Notes that a record that names another server run than `run` was appended. So before the
+    /// next prepare record, a record that names `run` must be appended again.
     pub(super) fn forget_name(&mut self) {
         self.named_in = None;
         self.others = true;

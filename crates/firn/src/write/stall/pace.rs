@@ -65,14 +65,16 @@ const WEIGHT: f64 = 1.0 / 32.0;
 /// ones soon determines it.
 const OUTLIER: f64 = 8.0;
 
-/// Lower bound of `drift`, so that expected refunds speed up the expected times at most
-/// tenfold. A timer that is too early costs more than one that is too late: when other writers
-/// leave, they correct the late one.
+/// Lower bound of `drift`. When a transaction commits less than its ticket was charged, the rest is
+/// granted again, so the tickets behind it may go earlier. Timers of waiting tickets count on that,
+/// as `drift` tells; this bound makes them at most ten times as early. A timer that is too early
+/// costs more than one that is too late: when other writers leave, they correct the late one.
 const DRIFT_MIN: f64 = -0.9;
 
-/// A ticket that may not go yet, but may go now if it counts on refunds, sleeps at least this many
-/// seconds: the tickets before it must first wake up and commit. Without this bound, such a ticket
-/// would sleep for no time at all, again and again.
+/// Shortest timer of a ticket whose position is not granted yet, in seconds, unless the position is
+/// granted earlier. By `drift` the ticket may be expected to go now, because the tickets before it
+/// will commit less than they were charged; but these must first wake up and commit. Without this
+/// bound, the writer would sleep for no time at all, again and again.
 const REFUND_S: f64 = 0.002;
 
 /// A ticket's place in the order, and its charge in bytes.
@@ -155,8 +157,9 @@ impl Pace {
         self.grant(self.rate * took_us as f64 / 1e6);
     }
 
-    /// Grants `bytes`. If the granted bytes are then further ahead of the tickets than [`CREDIT_S`]
-    /// of the rate, the excess pays debt or is lost.
+    /// Grants `bytes`. Bytes that no ticket uses may add up to what the rate grants in [`CREDIT_S`]
+    /// seconds. Bytes beyond that pay the debt (see the top of this file), and what exceeds the
+    /// debt is lost.
     pub fn grant(&mut self, bytes: f64) {
         self.granted += bytes;
         let unused = self.granted - self.rate * CREDIT_S - self.tail;

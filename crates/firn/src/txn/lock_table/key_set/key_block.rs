@@ -8,9 +8,10 @@ const FULL: usize = 512;
 
 /// A step from a key to one or more following keys.
 ///
-/// Bytes: a varint `n`. If it is even, the step is a run of `n / 2` keys, and `by` follows as a
-/// varint. If it is odd, the step is one key that shares `n / 2` bytes (rounded down) with the key
-/// before; the length of its rest (varint) and the rest follow.
+/// Encoding: a varint `n`. If `n` is even, the step is a [`Step::Run`] of `n / 2` keys, and `by`
+/// follows as a varint. If `n` is odd, the step is a [`Step::Key`] that shares `n / 2` bytes
+/// (rounded down) with the key before; the length of its other bytes (varint) and these bytes
+/// follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step<'a> {
     /// `count` keys of the same length as the key before. They differ from it only in the last
@@ -27,8 +28,8 @@ enum StepPosition {
     Beyond,
     /// It is the step's n-th key, counted from 1.
     Is(u64),
-    /// The key lies between the step's n-th key and the next one. For n = 0 it lies between the key
-    /// before the step and the step's first key.
+    /// The searched key lies between the n-th key of the step and the key after that. For n = 0 it
+    /// lies between the key before the step and the step's first key.
     After(u64),
 }
 
@@ -79,15 +80,16 @@ fn difference(from: &[u8], to: &[u8]) -> Option<u64> {
     same.then(|| number(&to[at..]).wrapping_sub(number(&from[at..])))
 }
 
-/// The last eight bytes of `key` as a number; `None` if `before` and `key` cannot be neighbours in
-/// a run.
+/// The last eight bytes of `key` as a number; `None` if the keys differ in length or in other
+/// bytes, so that no [`Step::Run`] can lead from `before` to `key`.
 fn target(before: &[u8], key: &[u8]) -> Option<u64> {
     difference(before, key)?;
     Some(number(&key[tail_at(key)..]))
 }
 
-/// Adds `by` to the number of `key`. The sum fits into the bytes, since the result is a key of the
-/// set. A negated `by` subtracts, as the sum wraps around.
+/// Adds `by` to the big-endian number in the last eight bytes of `key` (in all bytes, if there are
+/// fewer). The sum fits into these bytes, since the result is a key of the set. A negated `by`
+/// subtracts, as the sum wraps around.
 fn advance(key: &mut [u8], by: u64) {
     let at = tail_at(key);
     let bytes = number(&key[at..]).wrapping_add(by).to_be_bytes();
@@ -317,8 +319,9 @@ impl Block {
         let (mut from, mut previous, mut at) = (0, None, 0);
         while let Some(mut step) = Step::take(&mut input) {
             let mut end = self.steps.len() - input.len();
-            // Skip runs that end before `key` by adding up numbers, without building their keys: a
-            // block may have hundreds of runs in a row, most of them of one key.
+            // Skip each [`Step::Run`] that ends before `key` by adding up numbers, without building
+            // its keys: a block may have hundreds of such steps one after the other, most of them
+            // of one key.
             if let (Step::Run { .. }, Some(target)) = (step, target(&before, key)) {
                 let tail = tail_at(&before);
                 let from_number = number(&before[tail..]);
@@ -544,8 +547,9 @@ impl Block {
         Some(next.into())
     }
 
-    /// Splits the block in the middle of its steps. Returns the first key and the block of the
-    /// second half, or `None` if there is only one step.
+    /// Splits the block of keys after about half of its encoded bytes, between two [`Step`]s. Keeps
+    /// the first half. Returns the first key and the block of the second half; `None` if the block
+    /// has only one step.
     pub(super) fn split(&mut self, first: &[u8]) -> Option<(Box<[u8]>, Self)> {
         let mut input = &self.steps[..];
         let mut key = first.to_vec();
@@ -568,9 +572,10 @@ impl Block {
         self.steps.shrink_to_fit();
         self.len = len;
         self.tail = [None; 2];
-        // The second block must not store its first key in its steps. So pretend for a moment that
-        // `before`, the last key of the first block, is the first key of the second one, and remove
-        // it: the next key becomes the first, and its step goes.
+        // A block stores its first key apart from its steps. The steps of the second block still
+        // begin with the one that leads to its first key, from `before`, the last key of the first
+        // block. So take `before` for the first key of the second block and remove it: then the
+        // next key becomes the first one, and its step is removed.
         let before = self.last.clone();
         second.len += 1;
         let first = second.remove_first(&before).expect("a step is left");
