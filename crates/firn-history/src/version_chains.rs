@@ -1,8 +1,9 @@
 //! The version chain of each row, inferred from all reads of the row.
 //!
-//! A read shows the row's log: the elements of all statements that wrote it, oldest first. Without
-//! the elements of transactions that did not commit, each log must be a prefix of the longest one.
-//! So the longest log gives all versions, their order and their writers:
+//! A read shows the elements of all statements that wrote the row, oldest first. Without the
+//! elements of transactions that did not commit, the sequence of elements that a read shows must be
+//! a prefix of the longest such sequence. So the longest one gives all versions, their order and
+//! their writers:
 //!
 //! ```text
 //! reads of row 100:  [1]   [1, 10]   [1, 10, 20]
@@ -304,7 +305,8 @@ impl<'a> Chains<'a> {
         *first = o.min(*first);
     }
 
-    /// Returns the number of the version that was read; `None` if the row's log fits no version.
+    /// Returns the number of the version that was read; `None` if the row's elements fit no
+    /// version.
     pub(crate) fn version_of(&self, row: &Row) -> Option<usize> {
         let part = self.committed_part(row);
         let chain = self.rows.get(&row.id)?;

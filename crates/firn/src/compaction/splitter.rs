@@ -61,8 +61,9 @@ enum Boundaries {
 }
 
 impl Boundaries {
-    /// Passes the boundaries up to and with the user key `next`, which follows `last`. Returns
-    /// their number, and whether one of them is above `last`.
+    /// Moves behind the boundaries at or below `key`, the user key that follows `last` in the
+    /// output. Returns the number of boundaries that were passed, and whether one of them is above
+    /// `last`.
     fn pass(&mut self, last: &[u8], key: &[u8]) -> (u64, bool) {
         match self {
             Self::Listed { keys, at } => {

@@ -202,7 +202,8 @@ impl Table {
     pub fn size(&self, super_versions: &SuperVersions) -> TableSize {
         let current = self.current();
         let counter = &current.live_rows;
-        // As in `live_rows`, read the counter before pinning the super version.
+        // Read the counter before pinning the super version. A commit is visible before it is
+        // counted, so the super version has all rows that are counted by now.
         let counted = counter.counted();
         let known = super_versions.with_current(|super_version| {
             let files = super_version.version.index_stats(current.clustered.id());

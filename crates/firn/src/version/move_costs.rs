@@ -38,8 +38,9 @@ const LEVELS_ABOVE_LAST: usize = LAST_LEVEL - 1;
 /// An edit measures at most this many files, plus this many for each file that it adds or removes.
 const MEASURED_MAX: usize = 64;
 
-/// Largest number of ranges of one level that wait to be measured. If there are more, one range
-/// that covers all of them replaces them.
+/// An edit may leave key ranges of a level whose files later edits measure: they compute what it
+/// costs to move each file down. This is the largest number of such ranges in one level. If there
+/// are more, one range that covers all of them replaces them.
 const WAITING_MAX: usize = 16;
 
 /// The files of a level among which the picker looks for the cheapest.

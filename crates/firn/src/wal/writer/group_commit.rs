@@ -150,8 +150,9 @@ impl Shared {
     /// `state.syncing`, so no other thread syncs.
     fn sync(&self) {
         let (target, files) = {
-            // Wait until no growing group is being written: the sync would cover neither that group
-            // nor the written groups beside it.
+            // Taking `turn` waits until no thread writes or rewrites a growing group. During a
+            // rewrite, the written prefix ends before that group and before the groups that share
+            // its entry in `progress`, so the sync would cover none of them.
             let _turn = self.turn.lock();
             let mut state = self.state.lock();
             state.end_growth();
