@@ -122,9 +122,9 @@ impl Splitter {
         }
     }
 
-    /// A splitter for a flush: a file ends at every boundary once it has an eighth of `target`. The
-    /// pieces of several L0 runs between the same two boundaries then share no key with other
-    /// pieces, so a compaction can take them alone.
+    /// A splitter for a flush: a file ends at every boundary once it has an eighth of `target`.
+    /// Then the files of several L0 runs that lie between the same two boundaries share no key with
+    /// other files of L0, so a compaction can take them alone.
     pub fn for_flush(target: u64, boundaries: Vec<Vec<u8>>) -> Self {
         Self {
             piece_min: target / 8,

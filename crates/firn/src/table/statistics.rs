@@ -305,7 +305,8 @@ impl Table {
 }
 
 fn bound(info: &IndexInfo, end: RangeEnd<'_>) -> Result<Option<Vec<u8>>> {
-    // Room for a key of a few numbers: most bounds of ranges are that short.
+    // Reserve 64 bytes, enough for a key of a few numbers: most bounds of ranges are that short, so
+    // the buffer seldom grows.
     let mut key = Vec::with_capacity(64);
     info.seek_prefix(end.key.image, &mut key)?;
     Ok(if end.after {

@@ -88,8 +88,8 @@ impl PreparedTransactions {
     /// damaged.
     pub fn refuse_if_changed(&self, indexes: &[IndexId]) -> Result<()> {
         let hit = |changed: &BTreeSet<IndexId>| indexes.iter().any(|id| changed.contains(id));
-        // Hold both locks together: otherwise a transaction that moves from `by_xid` to `ending` in
-        // between would be missed.
+        // Hold the locks of `noted` and `by_xid` at the same time. Otherwise this search would miss
+        // a transaction that moves from `by_xid` to `noted.ending` between the two locks.
         let noted = self.noted.lock();
         let mut found = noted.in_sessions.values().any(hit) || noted.ending.values().any(hit);
         for transaction in self.by_xid.lock().values() {
