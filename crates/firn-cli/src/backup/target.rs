@@ -273,8 +273,8 @@ impl Target {
                             value
                         });
                     }
-                    // The job panicked. When it began, an error for an unknown outcome was put into
-                    // `results` in its place; that error stays.
+                    // The job panicked. When it began, `results` got an error that stands for an
+                    // unknown outcome of this job; that error stays.
                     Some(Err(_)) => failed = true,
                 }
             }

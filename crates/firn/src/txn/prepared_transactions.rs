@@ -83,8 +83,8 @@ impl PreparedTransactions {
 
     /// Checks that no prepared transaction has changed an entry of one of `indexes`.
     ///
-    /// # Errors `LockTimeout` if one has: InnoDB, too, would wait here for a lock of the prepared
-    /// transaction, until its timeout. `Corruption` if the batch of a prepared transaction is
+    /// # Errors `LockTimeout` if one has, because another storage engine would wait here for a lock
+    /// that the prepared transaction holds. `Corruption` if the batch of a prepared transaction is
     /// damaged.
     pub fn refuse_if_changed(&self, indexes: &[IndexId]) -> Result<()> {
         let hit = |changed: &BTreeSet<IndexId>| indexes.iter().any(|id| changed.contains(id));
