@@ -239,8 +239,9 @@ impl Builder<'_> {
         let committed = self.chains.fates[t] == Fate::Committed;
         let (scan, wrote) = match &op.statement {
             Statement::Lock { scan, .. } | Statement::Delete { scan, .. } => (scan, false),
-            // An UPDATE returns no rows. Later reads of its element show which rows it has met, but
-            // nobody reads the element unless the transaction has committed.
+            // An UPDATE returns no rows. Which rows it has met is known only from later reads that
+            // show its element in a row. Other transactions see the element only if the transaction
+            // has committed, so consider only committed transactions.
             Statement::Append { scan, .. } if committed && op.status == StatementStatus::Done => {
                 (scan, true)
             }
@@ -447,9 +448,10 @@ impl Builder<'_> {
             && self.life_ends.contains_key(&writer.life)
     }
 
-    /// Adds the orders that follow from meeting `version` of `row`: the end of its writer is before
-    /// the meeting, and the meeting (with a lock: the end of `t`) before the end of the next
-    /// writer.
+    /// Transaction `t` has met `version` of `row`. Adds the two orders that follow: the end of the
+    /// transaction that wrote the version is before the meeting; and the meeting, or the end of `t`
+    /// if it met the row with a lock, is before the end of the transaction that wrote the next
+    /// version.
     fn meet(&mut self, t: TxnIndex, meeting: Meeting, row: u64, version: usize) {
         let chains = self.chains;
         let chain = &chains.rows[&row];

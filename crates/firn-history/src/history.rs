@@ -4,7 +4,8 @@
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, Write};
 
-/// A number, unique in the history, that a statement appends to the log of each row it writes.
+/// A number, unique in the history, that a statement appends to each row that it writes. A row
+/// keeps its elements in the order in which they were appended.
 pub type Element = u64;
 
 /// Facts about the engine and the tables that the judge needs.
@@ -213,7 +214,8 @@ pub enum Scan {
         from: i64,
         /// The last position.
         to: i64,
-        /// 1: in ascending order; -1: in descending order; 0: in an unknown order.
+        /// The order of positions in which the statement visits the range. 1: ascending; -1:
+        /// descending; 0: unknown.
         order: i8,
         /// Whether a further condition selects the rows with even ids: the statement reads the
         /// others too, but neither returns nor changes them.

@@ -85,7 +85,8 @@ pub fn rot_run(seed: u64) -> Result<RotStats, Failure> {
 fn image(world: &mut World, rng: &mut StdRng) -> Result<(MemEnv, Vec<String>), StepEnd> {
     world.recover()?;
     world.steps(rng.random_range(50..400))?;
-    // A flip may take the last moments back, so the model must still know the moments before them.
+    // A flipped bit in the log may make the database lose its last moments. Go on until the model
+    // knows each earlier moment that the database may show then.
     for _ in 0..1000 {
         if world.knows_what_a_flip_may_leave() {
             break;

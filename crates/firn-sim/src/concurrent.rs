@@ -166,7 +166,8 @@ fn keep(history: &History, seed: u64) -> String {
 fn history_of(seed: u64) -> Result<(History, u64), Failure> {
     let mut rng = StdRng::seed_from_u64(seed);
     let options = options(&mut rng);
-    // Half of the runs have optimistic tables, mostly beside others.
+    // In half of the runs no table is optimistic. In the other half, each table is optimistic with
+    // a probability of 60 %, so that most of these runs have tables of both kinds.
     let some: bool = rng.random();
     let optimistic: [bool; TABLES] = std::array::from_fn(|_| some && rng.random_bool(0.6));
     let shared = Shared {

@@ -95,7 +95,8 @@ pub fn every_sync_run(seed: u64, steps: usize) -> Result<Stats, Failure> {
     let mut stats = Stats::default();
     let mut dry = World::new(seed, mode_of(seed));
     let done = dry.recover().and_then(|()| dry.steps(steps));
-    // Restarts inside the workload keep the environment, so the count covers the whole workload.
+    // When the workload closes and opens the database, the environment stays the same. So this
+    // number counts the syncs of the whole workload.
     let syncs = dry.env().sync_points();
     done.map_err(failure_of)
         .map_err(|failure| failure.within(format_args!("seed {seed}, dry run")))?;

@@ -44,7 +44,8 @@ impl ScalePlan {
     }
 }
 
-/// Upper bounds of what one operation touches. By default, each bound is 0.
+/// Upper bounds of the work of one operation: the objects that it visits or copies, and the bytes
+/// that it writes. By default, each bound is 0.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Budget {
     /// Accesses to the metadata of files.

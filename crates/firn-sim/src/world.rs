@@ -338,7 +338,7 @@ impl World {
     fn random_key(&mut self) -> Vec<u8> {
         let indexes = self.live_indexes();
         let index = one_of(&mut self.rng, &indexes);
-        // Half of the draws go to twelve keys, so that these have many versions.
+        // In half of the cases choose one of twelve keys, so that these keys get many versions.
         let keys = if self.lucky(50) { 12 } else { self.keys };
         let n = self.rng.random_range(0..keys);
         let mut key = index.to_be_bytes().to_vec();

@@ -340,8 +340,9 @@ impl Db {
                 work.report_pressure();
             }
         };
-        // For an ephemeral database the calls have no effect: it uses the memory trackers of its
-        // host database, and a tracker keeps its first observer, which is that of the host.
+        // In an ephemeral database, these calls of `observe` have no effect. It uses the memory
+        // trackers of its host database, and a tracker keeps its first observer, which is that of
+        // the host database.
         write_sets.observe(WRITE_SETS_STEP, observe.clone());
         work.memory
             .ephemeral_memtables()
@@ -521,7 +522,8 @@ impl Db {
         self.work.flush_all()?;
         while self.work.compact_once(RestGoal::Complete)? {}
         self.work.versions.delete_obsolete()?;
-        // Report earlier damage: the files in quarantine are not at rest.
+        // Fail if an earlier compaction has put a damaged file in quarantine, because that file is
+        // not at rest.
         self.work.damage().map_or(Ok(()), Err)
     }
 }

@@ -57,8 +57,8 @@ use std::sync::Arc;
 
 /// The ids, indexes and counters of an open table. TRUNCATE and the end of a load replace them.
 pub(crate) struct TableIds {
-    /// Generation of the catalog at which these ids were read. If the catalog's generation has
-    /// changed, they may be outdated.
+    /// Generation of the catalog when these index ids were read from it. If the catalog has another
+    /// generation now, the table may have other index ids.
     generation: u64,
     entry: Arc<TableEntry>,
     pub(crate) clustered: Arc<IndexInfo>,

@@ -181,9 +181,10 @@ impl TemporaryTables {
     /// table. It opens a new database if the current one has failed or has given out too many index
     /// ids.
     fn take_name(&self, name: &str) -> Result<Arc<EphemeralDb>> {
-        // Declare `before` ahead of the guard of `known`, so that it is dropped after the guard on
-        // every path: if no table is left in the former database, this drop closes the database,
-        // which must not happen under the lock.
+        // `before` takes the ephemeral database that a new one replaces. Declare it ahead of the
+        // guard of `known`, so that it is dropped after the guard on every path. If no table is
+        // left in the replaced database, the drop closes that database, which must not happen under
+        // the lock.
         let before;
         let mut known = self.known.write();
         if known.tables.contains_key(name) {

@@ -62,9 +62,10 @@ impl<'a> InProgress<'a> {
                 Err(error) => return Err(error),
             }
             let mark = Self { target, id };
-            // Call `taken` only after this mark is put. Another backup with the same id keeps its
-            // mark until it has been published. This mark could be put only when that mark was
-            // gone, so `taken` sees the other backup.
+            // Ask `taken` whether the target has a backup with this id only after this mark is in
+            // the target. Another backup with the same id would keep its mark, which has the same
+            // name, until the backup is published. This mark could be put only once that mark was
+            // gone, so `taken` sees the published backup.
             match taken(&mark.id)? {
                 true => mark.remove()?,
                 false => return Ok(mark),

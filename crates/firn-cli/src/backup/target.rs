@@ -273,8 +273,8 @@ impl Target {
                             value
                         });
                     }
-                    // The job panicked. `results` keeps the error for a broken-off transfer, which
-                    // was put there when the job began.
+                    // The job panicked. When it began, `results` got an error that stands for an
+                    // unknown outcome of this job; that error stays.
                     Some(Err(_)) => failed = true,
                 }
             }

@@ -68,7 +68,8 @@ pub fn load(client: &mut Client<'_>, schemas: &[String]) -> Result<Vec<ForeignKe
     Ok(keys)
 }
 
-/// Saves foreign keys, each in the schema of its child.
+/// Writes the definitions of foreign keys to the table of saved foreign keys. Each definition goes
+/// to that table in the schema of the child table. The table is created if the schema has none.
 ///
 /// # Errors
 /// Those of the server. After an error the caller must drop none of the keys.

@@ -12,8 +12,9 @@ impl Builder<'_> {
     /// other cycles are counted.
     pub(super) fn search(&mut self) {
         use EdgeKind::{Gap, Rw, RwRange, Session, Time, Wr, Ww};
-        // Search with few kinds of edges first, so that a cycle gets the name of the worst anomaly
-        // that it proves.
+        // Search first for cycles of only a few kinds of edges, and allow further kinds step by
+        // step. So a cycle is found with the fewest kinds that it needs, and gets the name of the
+        // worst anomaly that it proves.
         let stages: [&[EdgeKind]; 6] = [
             &[Session, Ww],
             &[Session, Ww, Wr],

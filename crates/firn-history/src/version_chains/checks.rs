@@ -96,8 +96,9 @@ impl Chains<'_> {
         }
     }
 
-    /// Checks that reads show the transaction's own earlier elements, and that the amounts of a
-    /// balanced list sum up to zero.
+    /// Checks that each read of a row shows the elements that earlier statements of the same
+    /// transaction have appended to the row, and that the amounts of all rows of a balanced list
+    /// sum up to zero.
     pub(super) fn check_reads(&self, verdict: &mut Verdict) {
         let balanced: HashSet<u64> = self.history.setup.balanced.iter().copied().collect();
         for (t, o, op) in self.ops() {

@@ -120,8 +120,9 @@ impl Chains<'_> {
                 rows,
                 partial,
             } => (scan, rows.iter().map(|row| row.id).collect(), *partial),
-            // An UPDATE returns no rows. Later reads of its element tell which rows it has changed,
-            // and others read the element only if the transaction has committed.
+            // An UPDATE returns no rows. Which rows it has changed is known only from later reads
+            // that show its element in a row. Other transactions see the element only if the
+            // transaction has committed, so consider only committed transactions.
             Statement::Append { scan, element, .. } if txn.outcome == TxnOutcome::Ok => {
                 let carriers = self.carriers(*element).iter();
                 (scan, carriers.map(|&(row, _)| row).collect(), false)

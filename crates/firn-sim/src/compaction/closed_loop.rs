@@ -371,7 +371,9 @@ impl Machine {
         self.env.advance_clock(STEP_US);
         let step = STEP_US as f64;
         if self.now_us.is_multiple_of(1_000_000) {
-            // Other programs and the device take a varying share of the processors.
+            // On a real machine, other programs and the device take a varying share of the
+            // processor time. So, once a second of virtual time, choose anew which share is left
+            // for the engine.
             self.mood = self.rng.random_range(0.8..1.0);
         }
         if self.flush.is_none() {

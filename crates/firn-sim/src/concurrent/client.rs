@@ -240,7 +240,8 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Visits one row by a unique key: list and position in table 0, its id in the others.
+    /// Looks up one row by a unique key and calls `visit` for it. The key is the row's list and
+    /// position in table 0, and the row's id in the other tables.
     fn point(
         &mut self,
         session: &mut Session<'_>,
@@ -377,10 +378,10 @@ impl<'a> Client<'a> {
         })
     }
 
-    /// Appends to a row that was read before, adds `amount`, and moves the row if `place` is given.
-    /// With `stale`, the new version is made from `row` as it was read before, and not from the row
-    /// as it is found now. That is correct only if the transaction has held the row's lock since
-    /// then.
+    /// Updates a row that was read before: appends an element, adds `amount` to the row's amount,
+    /// and moves the row to another list and position if `place` is given. With `stale`, the new
+    /// version is made from `row` as it was read before, and not from the row as it is found now.
+    /// That is correct only if the transaction has held the row's lock since then.
     fn append_to(
         &mut self,
         session: &mut Session<'_>,

@@ -158,9 +158,10 @@ impl World {
         Ok(())
     }
 
-    /// The second phase of a commit: in one step, or first published with `commit_prepared`, as the
-    /// server's group commit does. A commit that was published with a binlog position does not wait
-    /// for a sync, since the binary log can repeat it.
+    /// The second phase of a commit, either in one step, or in two as in the server's group commit:
+    /// `commit_prepared` publishes the transaction first. If that call gets a position in the
+    /// binary log, the commit does not wait for a sync, since recovery can repeat it from the
+    /// binary log.
     pub(super) fn finish_prepared(&mut self, at: usize) -> Result<(), StepEnd> {
         let (in_group, in_binlog) = (self.lucky(60), self.lucky(70));
         let session = &mut self.sessions[at];

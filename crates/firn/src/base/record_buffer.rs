@@ -112,8 +112,9 @@ impl Pad {
             }
             return rest.iter().rposition(|b| *b != b' ').map_or(0, |at| at + 1);
         }
-        // A space starts at a multiple of its length: in UTF-16 the bytes 0x20 0x00 0x20 0x00
-        // contain 0x00 0x20, but no space.
+        // A space character counts only at an offset that is a multiple of its length. In UTF-16,
+        // for example, the bytes 0x20 0x00 0x20 0x00 are two characters, none of which is the space
+        // 0x00 0x20.
         if rest.len().is_multiple_of(self.as_bytes().len()) {
             while let Some(front) = rest.strip_suffix(self.as_bytes()) {
                 rest = front;

@@ -61,7 +61,7 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Opens a file and reads its description.
+    /// Opens a file of the server's binary log and reads the format description event at its start.
     ///
     /// # Errors
     /// `NotFound` if it is missing; `Corruption` if it does not begin as a binary log;

@@ -32,7 +32,8 @@ impl TestBinlog {
         body.push(u8::from(checksums));
         written.event(FORMAT_DESCRIPTION, &body);
         written.checksums = checksums;
-        // The checksum is computed without the flag of a file in use, as the server does.
+        // Mark the file as one that the server still has open. As in the server, the event's
+        // checksum was computed without this flag, so set the flag afterwards.
         written.bytes[4 + 17] = 1;
         written
     }

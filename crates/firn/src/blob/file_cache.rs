@@ -98,8 +98,8 @@ impl PhysicalBlobFile {
     /// The open file, marked as used; `None` if it is closed.
     pub(super) fn opened(&self) -> Option<Arc<OpenBlobFile>> {
         let opened = self.opened.load_full();
-        // Test before setting: if the mark is set already, there is no write to a cache line that
-        // threads share.
+        // Test the mark `used` before setting it: if it is set already, there is no write to a
+        // cache line that threads share.
         if opened.is_some() && !self.used.load(Ordering::Relaxed) {
             self.used.store(true, Ordering::Relaxed);
         }

@@ -181,8 +181,9 @@ pub(super) fn places_begin(footer: &[u8], size: u64) -> Option<u64> {
     (end == size).then_some(offset)
 }
 
-/// Decodes the table of places and the footer, which were read from `offset` of file `id`. `None`
-/// if they are damaged.
+/// Decodes the end of a rewritten blob file `id`, which was read from `offset` on: the table of
+/// places, which maps the offset of each blob in the logical file to its offset here, and the
+/// footer. `None` if they are damaged.
 pub(super) fn take_places(bytes: &[u8], id: u64, offset: u64) -> Option<Vec<(u64, u64)>> {
     let (summed, sum) = bytes.split_at_checked(bytes.len().checked_sub(8)?)?;
     if u64_at(sum, 0) != xxh3(summed).wrapping_add(place_term(id, offset)) {

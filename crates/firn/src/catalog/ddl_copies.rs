@@ -133,8 +133,8 @@ impl CatalogState {
 
     /// The other entries that change when `copy` gets its final name `to`. If `copy` is the last
     /// part of the new table of an ALTER, the entry of the old table is marked as garbage. If
-    /// `copy` is the table of an EXCHANGE PARTITION, the entry that took its place forgets the name
-    /// that it had before.
+    /// `copy` is the table of an EXCHANGE PARTITION, another table has its old name now; the entry
+    /// of that table records under which name it stood before, and the record is removed.
     pub(super) fn end_of_copying(&self, copy: &TableEntry, to: &str) -> Vec<TableEntry> {
         let database = database_of(&copy.name);
         let with_original = |entry: &TableEntry, original: Option<String>| TableEntry {

@@ -168,8 +168,8 @@ impl Settlement<'_> {
         }
     }
 
-    /// Repeats the renames that have failed. The host has moved the definition files of these
-    /// tables already.
+    /// Tries again the renames that failed while the host repeated or undid interrupted DDL. The
+    /// host has renamed the definition files of these tables already, so the catalog must follow.
     fn repeat(&mut self, failed: &[(String, String)]) {
         for (from, to) in failed {
             if !is_copy(to) && self.exists(from) && !self.exists(to) {

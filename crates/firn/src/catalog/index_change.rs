@@ -116,9 +116,9 @@ impl Catalog {
         if checks {
             known.check_needed_indexes(old, entry)?;
         }
-        // If a foreign key refers to its own table, both of its column lists name columns of this
-        // table. The referencing columns have their new names already; give the referenced ones
-        // theirs.
+        // If a foreign key refers to its own table, its referencing and its referenced columns are
+        // columns of this table. The referencing columns have their new names already; give the
+        // referenced columns their new names, too.
         let (name, new) = (entry.name.clone(), &entry.schema);
         for key in entry
             .foreign_keys

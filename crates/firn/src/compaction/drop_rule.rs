@@ -114,10 +114,11 @@ pub struct DropRule<'a> {
     retired: &'a RetiredIndexes,
     into_last_level: bool,
     user_key: Vec<u8>,
-    /// Seqno and stripe of the last entry with the key `user_key`.
+    /// Seqno and stripe of the entry with the key `user_key` on which the rule decided last.
+    /// Entries of a key come newest first, so this one is newer than those that follow.
     newer: Option<(Seqno, Option<usize>)>,
-    /// The index id of the last entry, and whether all entries of that index can be dropped because
-    /// it is retired.
+    /// The index id of the entry on which the rule decided last, and whether all entries of that
+    /// index can be dropped because the index is retired.
     index: Option<(IndexId, bool)>,
 }
 

@@ -62,8 +62,9 @@ enum Boundaries {
 }
 
 impl Boundaries {
-    /// Passes the boundaries up to and with the user key `next`, which follows `last`. Returns
-    /// their number, and whether one of them is above `last`.
+    /// Moves behind the boundaries at or below `key`, the user key that follows `last` in the
+    /// output. Returns the number of boundaries that were passed, and whether one of them is above
+    /// `last`.
     fn pass(&mut self, last: &[u8], key: &[u8]) -> (u64, bool) {
         match self {
             Self::Listed { keys, at } => {
@@ -124,9 +125,9 @@ impl Splitter {
         }
     }
 
-    /// A splitter for a flush: a file ends at every boundary once it has an eighth of `target`. The
-    /// pieces of several L0 runs between the same two boundaries then share no key with other
-    /// pieces, so a compaction can take them alone.
+    /// A splitter for a flush: a file ends at every boundary once it has an eighth of `target`.
+    /// Then the files of several L0 runs that lie between the same two boundaries share no key with
+    /// other files of L0, so a compaction can take them alone.
     pub fn for_flush(target: u64, boundaries: Vec<Vec<u8>>) -> Self {
         Self {
             piece_min: target / 8,

@@ -309,9 +309,10 @@ impl<'a> Replay<'a> {
             Record::Commit { xid, seqno, .. } => match self.prepared.remove(xid) {
                 Some((prepared_in, Changes::Batch(batch))) => {
                     self.insert(segment, seqno, &batch)?;
-                    // Until this memtable is flushed, a second recovery needs the prepare record,
-                    // too: recovery flushes one memtable after the other, and a crash may come in
-                    // between.
+                    // The changes of this transaction are in its prepare record, so the log must
+                    // keep that record until this memtable is flushed. Otherwise a crash between
+                    // the flushes of two recovered memtables would lose the changes: the next
+                    // recovery could not find them.
                     if let Some(Flushable::Memtable(memtable)) = self.queue.last() {
                         memtable.lower_min_segment(prepared_in);
                     }

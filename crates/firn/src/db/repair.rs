@@ -126,8 +126,8 @@ fn copy_prepared(
     let mut session = TransactionBlobs::new();
     let mut unnamed = UnnamedLosses::default();
     for file in files {
-        // The entries of these files get a seqno only when the transaction commits. Until then any
-        // seqno serves to read them.
+        // A prepared transaction wrote these files, and their entries get a seqno only when it
+        // commits. Until then any seqno serves to read them.
         let id = file.file_id;
         let Some(mut source) = salvaged(damaged_db, tree, id, Some(0), &mut unnamed, lost)? else {
             continue;

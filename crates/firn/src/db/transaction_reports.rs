@@ -103,8 +103,8 @@ impl Db {
         text
     }
 
-    /// Makes each later deadlock be written to the host's log, if `print_all_deadlocks` is set when
-    /// it happens.
+    /// From now on, each deadlock is written to the host's log, if the option `print_all_deadlocks`
+    /// is set when the deadlock happens.
     pub(super) fn log_deadlocks(self: &Arc<Self>) {
         let db = Arc::downgrade(self);
         self.cx.locks.on_deadlock(move |deadlock| {

@@ -355,8 +355,9 @@ impl Prefetcher {
         self.pieces.store(table.len(), Ordering::Relaxed);
     }
 
-    /// Drops announced reads that nobody has taken, and counts them. The caller must not hold the
-    /// table's lock, because dropping a read waits until it is complete.
+    /// Drops announced reads of which no caller has taken all bytes, and counts them. The caller
+    /// must not hold the lock of `table`, the table of announced reads, because dropping a read
+    /// waits until it is complete.
     fn drop_unused(&self, dropped: Vec<PrefetchPiece>) {
         let unused = dropped.len() as u64;
         self.unused.fetch_add(unused, Ordering::Relaxed);

@@ -280,8 +280,8 @@ impl Sorters {
         for sorter in self.sorters {
             let waiting = sorter.waiting();
             let mut here = before;
-            // `pace` reports the count of its previous call: the sorter calls `merged`, which
-            // stores the new count, only after `pace`.
+            // The sorter calls `pace` first and then `merged`. So `pace` reports to `progress` the
+            // number of entries that the previous call of `merged` has stored in `seen`.
             let seen = AtomicU64::new(before);
             let mut pace = |bytes| {
                 progress(seen.load(Ordering::Relaxed), total)?;

@@ -23,7 +23,8 @@ pub enum Uniqueness {
     None,
     /// The whole key: a clustered index.
     Key,
-    /// The start of the key, whose length comes with each entry: a unique secondary index.
+    /// A prefix of the key, as in a unique secondary index. The caller passes the prefix's length
+    /// with each entry.
     Start,
 }
 

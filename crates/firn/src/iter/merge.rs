@@ -198,8 +198,9 @@ impl<I: InternalIterator> MergeIter<I> {
         self.current.is_some()
     }
 
-    /// Restores the order after source `current` has moved in the current direction; `on` says
-    /// whether it still stands on an entry. Returns whether the merge does.
+    /// Source `current` was in front and has moved in the current direction; `on` says whether it
+    /// still stands on an entry. Puts the source with the next key in front. Returns whether the
+    /// merge stands on an entry.
     fn restore_order(&mut self, current: usize, on: bool) -> bool {
         if !on {
             self.current = self.pop();

@@ -26,7 +26,9 @@ pub struct TombstoneReports {
 #[derive(Debug, Default)]
 struct ReportedRanges {
     open: Vec<KeyRange>,
-    /// Closed ranges, each with the seqno of the oldest read at the time when the range was closed.
+    /// Ranges in which the picker found no more work. Reports of such a range are ignored as long
+    /// as the read lives that was the oldest one when the range was closed; the seqno is that of
+    /// this read.
     closed: Vec<(KeyRange, Seqno)>,
 }
 

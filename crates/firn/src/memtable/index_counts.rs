@@ -129,9 +129,10 @@ impl IndexCountTable {
         None
     }
 
-    /// Finds the counters of an index. If a candidate slot is free, the index has no counts in a
-    /// later table or in the map either: it would have claimed this slot first, and slots are never
-    /// freed.
+    /// Finds the counters of an index. The search visits the tables in their order, and in each
+    /// table the slots that the index may claim. It ends at the first free slot: the index would
+    /// have claimed that slot before one of a later table or an entry of the map `overflow`, and
+    /// slots are never freed.
     fn find(&self, index: IndexId) -> Found<'_> {
         let owner = u64::from(index) + 1;
         for table in &self.tables {

@@ -163,8 +163,9 @@ impl Skiplist {
                 // `before`.
                 let found = walk(before, level, &probe);
                 (splice.before[level], splice.after[level]) = found;
-                // The new node may lie before the `after` of the level below, so the pair of this
-                // level may no longer enclose that of the level below.
+                // `before` and `after` were searched again for this level, so they may no longer
+                // enclose the pair of the level below: the node that the other writer has linked
+                // may lie before the `after` of the level below.
                 nested &= level == 0;
                 if level == 0 && found.1.is_some_and(|after| after.is(&probe)) {
                     return None;

@@ -111,8 +111,9 @@ impl DecodeProgram {
                 program.add(stored, column)?;
             }
         }
-        // The columns may have another order in `current`. The program must go through the stored
-        // row in its order.
+        // The loop above has added the steps in the order of the columns in the newest row layout.
+        // The stored row may have its columns in another order, and the program must read it from
+        // front to back, so sort the steps.
         program.vars.sort_by_key(|op| op.index);
         program.runs.sort_by_key(|run| run.row);
         let mut merged = Vec::with_capacity(program.runs.len());

@@ -45,7 +45,8 @@ impl InstantDefaultOp {
     pub(super) fn add(ops: &mut Vec<Self>, column: &Column, target: ColumnTarget) -> Result<()> {
         let op = match (&column.instant_default, column.null) {
             (InstantDefault::Null, Some(null)) => {
-                // The server compares the bytes under a NULL, so they must be the same each time.
+                // The server compares records byte by byte, also in columns that are NULL. So these
+                // bytes must be the same in every record.
                 let empty = vec![0; column.kind.record_len() as usize].into();
                 ops.push(match column.kind {
                     ColumnKind::Fixed { .. } => Self::Fixed {

@@ -55,8 +55,8 @@ impl BlockKind {
             5 => Self::Filter,
             6 => Self::Properties,
             7 => Self::Dictionary,
-            // Reserved for columnar data: 8 for the columns of rows, 9 for the directory of a group
-            // of columns.
+            // These kinds are reserved for blocks with columnar data: 8 for the columns of rows, 9
+            // for the directory of a group of columns. Nothing writes them.
             8 | 9 => return Err(DecodeError::Unsupported("columnar block")),
             _ => return Err(DecodeError::Unsupported("block kind")),
         })

@@ -200,8 +200,8 @@ fn verify_block(
         }
         let id = index_id_of(key.user_key).ok_or(DecodeError::Corrupt("user key too short"))?;
         let hash = checksum::xxh3(key.user_key);
-        // A search for the key begins in this block, or in an earlier block whose separator is the
-        // key: then versions of the key lie in both blocks.
+        // The index must lead a search for this entry's user key to this block, or to an earlier
+        // block whose separator equals the key: then both blocks hold versions of the key.
         let found = index.find(key.user_key).is_some_and(|first| {
             (first == spot || index.separator(first) == key.user_key)
                 && index.may_contain(first, hash)

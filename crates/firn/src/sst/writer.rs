@@ -88,7 +88,8 @@ pub struct SstWriter {
     open_block: BufferedBlock,
     compressor: Compressor,
     buffered: Option<BufferedBlocks>,
-    /// The block copied last, which waits here until the next key is known.
+    /// The block that was copied last. It is appended to the file once the next key is known,
+    /// because its separator must lie below that key.
     copied: Option<BufferedBlock>,
     /// Tuning and dictionary of the compressed block that was copied last, if its file has a
     /// tuning.

@@ -139,9 +139,9 @@ impl DiskReserve {
         let made = {
             let _file_lock = self.file_locks[part as usize].lock();
             let aside = self.path(part);
-            // After a crash between `keep_replaced` and the rename that follows it, the part's name
-            // is a second name of the file in use, whose bytes must stay. So remove this name and
-            // do not write to the file.
+            // The caller of `keep_replaced` links the file that is in use to `aside`, then replaces
+            // it by a rename. After a crash between the two steps, `aside` is a second name of the
+            // file in use, whose bytes must stay. So remove this name and do not write to the file.
             if part == ReservePart::Current && self.env.links(&aside).is_ok_and(|names| names > 1) {
                 self.env.remove(&aside)?;
             }

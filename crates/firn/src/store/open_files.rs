@@ -365,7 +365,8 @@ impl ReadFile for SharedFile {
     }
 
     fn prefetch(&self, offset: u64, len: u64, reads: &mut PrefetchBatch) {
-        // A hint must not wait for a descriptor, so a closed file is left alone.
+        // A prefetch is only a hint and must not wait for a descriptor. So do nothing if the file
+        // is closed.
         if let Some(opened) = self.0.in_use() {
             opened.file.prefetch(offset, len, reads);
         }

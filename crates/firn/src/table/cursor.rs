@@ -753,9 +753,9 @@ impl Cursor {
             if forward && self.fetch.reads_rows() {
                 self.row_prefetch.pass(&self.fetch, entries, point);
             }
-            // If the row was shown without its lock before, the scan does not go back after it has
-            // waited for this lock: as in InnoDB, it had passed all keys before the row when it
-            // showed the row.
+            // A semi-consistent read may have shown the row to the server without its lock, and is
+            // now asked to lock it. Then the scan does not go back after it has waited for the
+            // lock: as in InnoDB, it had passed all keys before the row when it showed the row.
             let shown = self.fetch.lock().has_shown();
             let behind = self.scan.is_behind(txn);
             let read = self.fetch.entry(txn, point, entries, behind, record)?;

@@ -14,7 +14,8 @@ use std::sync::Arc;
 struct OpenSources {
     index: IndexId,
     point: ReadPoint,
-    /// Savepoint of the transaction's own writes when the sources were opened.
+    /// The savepoint of the transaction's write set when the sources were opened. If the write set
+    /// is at another savepoint now, the transaction has written or rolled back writes since then.
     written: Savepoint,
     /// Whether the sources cover only the prefix of an exact seek.
     narrow: bool,

@@ -76,8 +76,9 @@ pub(super) struct RowFetch {
     row_key: Vec<u8>,
     /// Key of the entry that was read before the last one.
     passed: Vec<u8>,
-    /// Whether the scan will read the last entry again or another one in its place, so that
-    /// `passed` must not change.
+    /// Whether the next read takes the place of the last one: it reads the last entry again, or
+    /// another entry instead of it. The scan has not passed the last entry then, so `passed` must
+    /// not change.
     in_place: bool,
 }
 
@@ -444,10 +445,11 @@ impl RowFetch {
                 LockOutcome::Shown => true,
             },
         };
-        // If the sources are stale, look the row up in the write set. The write set may have a
-        // newer version than the cursor sees, or the version under the cursor may be an own write
-        // that was rolled back. A statement that changes rows mostly writes rows that its scan has
-        // passed already, so most lookups find nothing.
+        // If the transaction has written or rolled back writes since the scan opened its sources,
+        // look the row up in the write set. The write set may have a newer version than the cursor
+        // sees, or the version under the cursor may be an own write that was rolled back. A
+        // statement that changes rows mostly writes rows that its scan has passed already, so most
+        // lookups find nothing.
         let own = stale && self.is_own(txn, entries)?;
         let found = if own || unlocked || self.has_changed(txn, point) {
             self.entry_at(txn, &txn.latest_point(), record)?
@@ -485,9 +487,10 @@ impl RowFetch {
         }
     }
 
-    /// Whether the rows of entries that have [declared columns to lock](Self::unique_len) need no
-    /// lock, as in InnoDB: the entries cover the columns, and are read under shared locks. Each
-    /// transaction that changes an entry locks its declared columns.
+    /// Whether a read of an entry with [declared columns to lock](Self::unique_len) locks these
+    /// columns and not the row, as in InnoDB. This holds if the index covers the wanted columns and
+    /// the read takes shared locks. It is safe, because each transaction that changes an entry of a
+    /// unique index locks the declared columns of the entry.
     pub(super) fn locks_entries_only(&self) -> bool {
         self.key_plan.is_some() && self.lock.is_shared()
     }

@@ -188,8 +188,9 @@ impl RowLock {
         }
     }
 
-    /// Locks the declared columns of an entry of a unique secondary index, before its row. Unlike a
-    /// row, an entry is never shown without its lock.
+    /// Locks the declared columns of an entry of a unique secondary index. The caller locks the
+    /// entry's row after that. A semi-consistent read may show a row without the row's lock, but
+    /// never without this lock.
     pub(super) fn take_entry(
         &mut self,
         txn: &Transaction,

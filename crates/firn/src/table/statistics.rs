@@ -205,7 +205,8 @@ impl Table {
     pub fn size(&self, super_versions: &SuperVersions) -> TableSize {
         let current = self.current();
         let counter = &current.live_rows;
-        // As in `live_rows`, read the counter before pinning the super version.
+        // Read the counter before pinning the super version. A commit is visible before it is
+        // counted, so the super version has all rows that are counted by now.
         let counted = counter.counted();
         let known = super_versions.with_current(|super_version| {
             let files = super_version.version.index_stats(current.clustered.id());
@@ -307,7 +308,8 @@ impl Table {
 }
 
 fn bound(info: &IndexInfo, end: RangeEnd<'_>) -> Result<Option<Vec<u8>>> {
-    // Room for a key of a few numbers: most bounds of ranges are that short.
+    // Reserve 64 bytes, enough for a key of a few numbers: most bounds of ranges are that short, so
+    // the buffer seldom grows.
     let mut key = Vec::with_capacity(64);
     info.seek_prefix(end.key.image, &mut key)?;
     Ok(if end.after {

@@ -8,7 +8,8 @@ pub struct WriteFlags {
     pub lock_duplicate_exclusive: bool,
     /// Whether no other session sees the table yet. Then writes take no row locks.
     pub private: bool,
-    /// The caller guarantees that keys of unique secondary indexes are unique.
+    /// Whether the write skips the check of unique secondary indexes, because the caller guarantees
+    /// that their keys are unique.
     pub skip_unique_secondary: bool,
     /// Whether the commit validates the write, which then locks nothing. The caller's value is
     /// ignored: [`Table`] sets the flag itself.

@@ -35,13 +35,15 @@ pub struct ActiveInserts {
     parts: Box<[ActivePart]>,
 }
 
-/// One part of a slot. Aligned to a cache line, so that two parts never share one.
+/// One part of a slot, with some of the transactions that the slot lists. Aligned to a cache line,
+/// so that two parts never share a cache line.
 #[derive(Default)]
 #[repr(align(64))]
 struct ActivePart {
     /// Number of entries, read without the lock.
     number: AtomicUsize,
-    /// Counts the new keys that have been written by transactions of this part.
+    /// Number of new keys that the transactions in this part of the slot have written so far. It
+    /// never decreases.
     written: AtomicU64,
     /// The new keys of each transaction, by the address of its owner.
     inserters: Mutex<HashMap<usize, UncommittedKeys, BuildHasherDefault<NumberHasher>>>,

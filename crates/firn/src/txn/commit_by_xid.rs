@@ -81,7 +81,8 @@ impl PreparedTransactions {
     /// took the rollback record and before that was durable: the next open may find the transaction
     /// prepared again.
     pub fn rollback(&self, xid: &[u8], cx: &TransactionContext) -> Result<bool> {
-        // A damaged batch must not prevent the rollback, so its indexes are not noted.
+        // A damaged batch must not prevent the rollback. Which indexes it has changed cannot be
+        // decoded, so `Noted::ending` gets none for it.
         let indexes = |one: &PreparedTransaction| Ok(one.changes.indexes().unwrap_or_default());
         let Some(transaction) = self.take_out(xid, indexes)? else {
             return Ok(false);

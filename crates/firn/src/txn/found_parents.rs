@@ -77,8 +77,8 @@ mod tests {
         assert!(!found.contains(&key(7, 1, KEY_BYTES_MAX)));
         found.clear();
         assert!(!found.contains(&key(8, 1, 4)) && !found.contains(&[]));
-        // After `clear`, the value of one index does not make the earlier value of another index
-        // known again.
+        // A value that is added for index 9 after `clear` must not bring back the value of index 8
+        // that was known before `clear`.
         found.add(&key(9, 1, 4));
         assert!(found.contains(&key(9, 1, 4)) && !found.contains(&key(8, 1, 4)));
     }

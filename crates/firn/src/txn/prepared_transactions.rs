@@ -57,7 +57,9 @@ pub struct PreparedTransactions {
     pub(super) noted: Mutex<Noted>,
 }
 
-/// The changed indexes of prepared transactions that are not in `by_xid`, by xid.
+/// The changed indexes of each prepared transaction that is still in its session, or whose commit
+/// or rollback has begun, by xid. The other prepared transactions are in
+/// [`PreparedTransactions::by_xid`].
 #[derive(Default)]
 pub(super) struct Noted {
     in_sessions: BTreeMap<Vec<u8>, BTreeSet<IndexId>>,
@@ -83,13 +85,13 @@ impl PreparedTransactions {
 
     /// Checks that no prepared transaction has changed an entry of one of `indexes`.
     ///
-    /// # Errors
-    /// `LockTimeout` if one has, because other engines would wait for a lock here. `Corruption` if
-    /// the batch of a prepared transaction is damaged.
+    /// # Errors `LockTimeout` if one has, because another storage engine would wait here for a lock
+    /// that the prepared transaction holds. `Corruption` if the batch of a prepared transaction is
+    /// damaged.
     pub fn refuse_if_changed(&self, indexes: &[IndexId]) -> Result<()> {
         let hit = |changed: &BTreeSet<IndexId>| indexes.iter().any(|id| changed.contains(id));
-        // Hold both locks together: otherwise a transaction that moves from `by_xid` to `ending` in
-        // between would be missed.
+        // Hold the locks of `noted` and `by_xid` at the same time. Otherwise this search would miss
+        // a transaction that moves from `by_xid` to `noted.ending` between the two locks.
         let noted = self.noted.lock();
         let mut found = noted.in_sessions.values().any(hit) || noted.ending.values().any(hit);
         for transaction in self.by_xid.lock().values() {

@@ -66,8 +66,8 @@ enum Phase {
     /// The changes are visible; [`Transaction::commit`] has yet to wait until they are durable.
     Committed {
         lsn: Lsn,
-        /// After a crash, recovery finds the commit in the binary log and commits the transaction
-        /// again.
+        /// Whether the commit is in the server's binary log. If a crash takes the commit back,
+        /// recovery then finds it in the binary log and commits the transaction again.
         in_binlog: bool,
     },
 }

@@ -99,7 +99,7 @@ impl TransactionList {
         self.entries.lock().remove(&entry.owner.id());
     }
 
-    /// The transactions that are not idle, by the id of their owner.
+    /// Describes the transactions that are not idle, in ascending order of the ids of their owners.
     pub fn open(&self) -> Vec<TransactionInfo> {
         let entries: Vec<_> = self.entries.lock().values().cloned().collect();
         entries.iter().filter_map(|entry| entry.info()).collect()

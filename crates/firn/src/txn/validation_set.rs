@@ -121,7 +121,8 @@ impl ValidationSet {
         newly
     }
 
-    /// Forgets a key that [`Self::note`] has noted newly for the last seqno.
+    /// Forgets a key that the running statement has noted. The last call of [`Self::note`] with
+    /// this key must have returned `true`, and no key was noted for a later seqno since then.
     pub(super) fn forget(&mut self, key: &[u8], dependency: Dependency) {
         if let Some(point) = self.points.last_mut() {
             point.set_mut(dependency).remove(key);

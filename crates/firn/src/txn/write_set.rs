@@ -278,8 +278,9 @@ impl WriteSet {
             .as_ref()
             .is_some_and(|f| mark.0 < f.memory().last())
         {
-            // Ignore the error: the frozen writes are in memory again then, and are forgotten
-            // there.
+            // Wait for the background thread that writes the frozen memory. If it fails, ignore the
+            // error: the frozen writes are then in `memory` again, and the rollback below forgets
+            // them there.
             let _ = self.finish_spill();
         }
         let mut forgot = self.memory.rollback_to(mark.0);

@@ -48,7 +48,8 @@ pub struct DeferredDeletion {
     pub kind: FileKind,
     /// File id.
     pub file: u64,
-    /// Epoch of the slot in the shared log at which the file was removed.
+    /// Epoch of the position, in the log that the writer shares with its readers, at which the file
+    /// was removed.
     pub epoch: u64,
     /// Number of the slot in the shared log at which the file was removed, counted from 1 in each
     /// epoch. In an edit, 0 means that the file has been deleted, so the deferred deletion is

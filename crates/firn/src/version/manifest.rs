@@ -160,8 +160,9 @@ impl ManifestWriter {
         }
         let room_end = match found {
             Err(full) if *full.kind() == ErrorKind::NoSpace => {
-                // Report size 0, because the allocated size is unknown here. This part then counts
-                // as used up until the next fill of the reserve allocates what is missing.
+                // Give the file back with size 0, because the allocated size is unknown here. The
+                // reserve's file for manifests then counts as empty until the next fill of the
+                // reserve allocates the missing space.
                 reserve.give_back(ReservePart::Manifest, &path, 0)?;
                 return Err(full);
             }

@@ -41,7 +41,8 @@ pub struct ManifestState {
     pub last_seqno: Seqno,
     /// Persisted counters (auto-increment values, row ids), by counter id.
     pub counters: BTreeMap<u64, CounterValue>,
-    /// Pairs of seqno and wall clock time, microseconds since 1970, oldest first.
+    /// Pairs of a seqno and the wall-clock time, in microseconds since 1970, at which this seqno
+    /// was the newest. The oldest pair comes first.
     pub time_pairs: VecDeque<(Seqno, u64)>,
     /// The blob files whose blobs were moved: maps the file id that blob references contain to the
     /// id of the file that holds the blobs now.

@@ -40,8 +40,9 @@ const LEVELS_ABOVE_LAST: usize = LAST_LEVEL - 1;
 /// removes. The remaining files wait for later edits.
 const MEASURED_MAX: usize = 64;
 
-/// Largest number of ranges of one level that wait to be measured. If there are more, one range
-/// that covers all of them replaces them.
+/// An edit may leave key ranges of a level whose files later edits measure: they compute what it
+/// costs to move each file down. This is the largest number of such ranges in one level. If there
+/// are more, one range that covers all of them replaces them.
 const WAITING_MAX: usize = 16;
 
 /// A group of the files of a level. The picker asks for the files of one group that are cheapest to

@@ -189,7 +189,8 @@ impl BlobTotals {
         uses
     }
 
-    /// Adds `change`: for each blob file the references and bytes that came and that went.
+    /// Applies the change of an edit: for each blob file, adds the references and bytes of the SSTs
+    /// that the edit adds, and subtracts those of the SSTs that it removes.
     fn apply(&mut self, change: &BTreeMap<u64, BlobChange>) {
         for (&file, change) in change {
             let at = self.0.partition_point(|total| total.file < file);

@@ -375,7 +375,8 @@ impl VersionSet {
         self.gtids.lock().extend(gtids);
     }
 
-    /// Pairs of seqno and wall clock (microseconds since 1970), oldest first.
+    /// Pairs of a seqno and the wall-clock time, in microseconds since 1970, at which this seqno
+    /// was the newest. The oldest pair comes first.
     pub fn time_pairs(&self) -> Vec<(Seqno, u64)> {
         self.inner.lock().state.time_pairs.iter().copied().collect()
     }

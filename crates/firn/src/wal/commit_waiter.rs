@@ -17,7 +17,8 @@ pub(super) enum WakeReason {
     Done = 1,
     /// The log has failed.
     Failed = 2,
-    /// The woken committer must write the open group. A write slot is reserved for it.
+    /// The woken committer must write the open group. Its write counts already among the writes
+    /// that may be under way at the same time, although it has not begun.
     Lead = 3,
     /// The woken committer must sync the log files. No other thread syncs until it has finished.
     Sync = 4,

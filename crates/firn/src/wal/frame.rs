@@ -148,9 +148,10 @@ impl GroupHeader {
         seal(bytes, id, offset);
     }
 
-    /// Whether a previous group with `records` records may be the version of that group which stood
-    /// in the log when the group of this header was written. `true` also if this header says
-    /// nothing about the previous group.
+    /// Whether the group before this one is complete, if `records` is the number of records that it
+    /// has in the log now. It is not if it was rewritten with more records and a power cut brought
+    /// back an earlier version. Also returns `true` if this header does not say how many records
+    /// the previous group had.
     pub fn follows(&self, records: u32) -> bool {
         self.previous_records == 0 || self.previous_records == records as u16
     }

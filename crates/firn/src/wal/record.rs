@@ -128,7 +128,7 @@ pub enum Record<'a> {
     Clock {
         /// Milliseconds since 1970.
         wall_ms: u64,
-        /// The end of the binary log at that time, if the server reported it.
+        /// The end of the server's binary log at the time `wall_ms`, if the server reported it.
         binlog: Option<BinlogPosition<'a>>,
     },
     /// The global transaction id (GTID) that the server has given a commit. This record follows

@@ -589,8 +589,8 @@ impl Shared {
         self.prepare(room, access, true)
     }
 
-    /// As [`Self::prepare_next`]. Only with `for_outcomes` the segment also has room for the
-    /// outcomes of all prepared transactions.
+    /// As [`Self::prepare_next`]. If `for_outcomes` is set, the prepared segment also has room for
+    /// the outcomes of all prepared transactions; otherwise it may lack this room.
     fn prepare(
         &self,
         room: u64,

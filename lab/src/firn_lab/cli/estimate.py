@@ -118,7 +118,9 @@ def connect(dsn: str, seconds: float) -> Any:
         connection = make_target(f"dsn:{dsn}", Budget(), Path()).connect("", conv=plain)
         with connection.cursor() as cursor:
             cursor.execute("SET SESSION TRANSACTION READ ONLY")
-            # MariaDB has the first of these variables, MySQL the second: set the one that exists.
+            # The variable that limits the time of a statement is called max_statement_time in
+            # MariaDB, in seconds, and max_execution_time in MySQL, in milliseconds. Set the one
+            # that exists.
             for variable, value in (
                 ("max_statement_time", seconds),
                 ("max_execution_time", int(seconds * 1000)),

@@ -105,9 +105,9 @@ class Sampler:
     def _by_scan(self, index: Index | None) -> Sample:
         run = run_rows(self._table, index)
         estimate = max(1, self._table.rows)
-        # Distance in rows from the start of one run to the start of the next. It follows from
-        # InnoDB's row count, which may be off by half; then the number of runs is off by the same
-        # factor.
+        # The scan returns runs of neighbouring rows. `step` is the number of rows from the start of
+        # one run to the start of the next. It is computed from InnoDB's row count, which may be off
+        # by half; then the number of runs is off by the same factor.
         step = max(run, estimate // self._run_count(index))
         columns, source, order = self._source(index)
         every, values = self._all(index)
@@ -217,15 +217,16 @@ class Sampler:
         rows, errors = 0.0, 0.0
         firsts = [int(low), *(found[0] for found in keys[1:]), int(high) + 1]
         for found, first, end in zip(keys, firsts[:-1], firsts[1:], strict=True):
-            # A run of n keys has n - 1 distances between neighbours, so its density is n - 1 keys
-            # per range from the first key to the last one. With n instead, the density would be too
-            # high, most of all for a few distant keys.
+            # A run of n rows has n keys and n - 1 distances between neighbouring keys. So its
+            # density is n - 1 keys per distance from the first key to the last one. With n instead
+            # of n - 1, the density would be too high, most of all for a few keys that lie far
+            # apart.
             gaps = found[-1] - found[0]
             density = (len(found) - 1) / gaps if gaps else 1 / max(1, end - first)
             inside = [key for key in found if key < end]
             if len(inside) < len(found):
-                # The run overlaps the next one, so the number of keys from its first key to the
-                # first key of the next run is exact.
+                # This run of rows overlaps the next run. So the sample has every key from the first
+                # key of this run to the first key of the next one, and their number is exact.
                 rows += len(inside) + density * (found[0] - first)
                 continue
             rows += density * (end - first)

@@ -96,8 +96,9 @@ def break_even(one: Cost, reference: Cost) -> BreakEven | None:
         return None
     if one.per_tb_month is None or reference.per_tb_month is None:
         return None
-    # `work`: how much more `one` costs a month for one transaction a second. `space`: how much more
-    # it costs a month for a GB.
+    # Compare the monthly costs of the two servers. `work`: how much more `one` costs than
+    # `reference` for a load of one transaction a second. `space`: how much more `one` costs for a
+    # GB of data.
     work = (one.per_million - reference.per_million) / 1e6 * MONTH_SECONDS
     space = (one.per_tb_month - reference.per_tb_month) / TB_GB
     if work == 0 and space == 0:

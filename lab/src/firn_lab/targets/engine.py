@@ -43,7 +43,8 @@ RUSH = {
 
 
 def innodb(budget: Budget) -> list[str]:
-    # The log is as large as the pool, as is usual, so that it does not throttle writers.
+    # InnoDB's log is as large as its buffer pool, as is usual, so that a small log does not
+    # throttle writers.
     log = max(LOG_MIN, min(2048 * MIB, budget.memory_bytes))
     return [
         f"--innodb-buffer-pool-size={budget.memory_bytes}",

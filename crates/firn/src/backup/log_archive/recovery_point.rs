@@ -338,7 +338,8 @@ pub fn find_point(
         ..
     } = search;
     if let Some(mut place) = candidate {
-        // `here.names` may have files that only records behind the point name, which does no harm.
+        // `here.names` has the files that the records read so far name. Records behind the recovery
+        // point may name some of them, which does no harm.
         place.names = here.names;
         return Ok(place);
     }
@@ -355,10 +356,11 @@ pub fn find_point(
         _ if found => return Ok(here),
         RecoveryTarget::End => !gap,
         RecoveryTarget::Seqno(wanted) => here.seqno >= *wanted,
-        // The coverage says up to which time the archive has all commits, and which segment was the
-        // last one then. Ignore it if a later segment has a clock record: none is beyond the wanted
-        // time, so the clock was set back after the coverage was written, and further commits
-        // before the covered time may follow.
+        // The archive's file `COVERED` says up to which time the archive has all commits, and which
+        // segment was the last one when the file was written. Ignore the file if a later segment
+        // has a clock record. No clock record is beyond the wanted time, so the clock was set back
+        // after the file was written, and commits that the archive lacks may have earlier times
+        // than the file says.
         RecoveryTarget::Time(wanted) => coverage(env, archive)?.is_some_and(|covered| {
             let segments = clock_in.max(backup_segment)..=last;
             covered.until_ms >= *wanted && segments.contains(&covered.segment) && !gap

@@ -93,8 +93,10 @@ impl Shard {
         (admitted && row.user_key() == user_key).then(|| row.clone())
     }
 
-    /// Caches `row`, unless the reader's super version is sealed below the floor. Returns whether
-    /// it was cached.
+    /// Caches `row`, which a reader has found in the files. `sealed` is the number up to which all
+    /// memtables were frozen and complete when the reader's super version was made. If it is below
+    /// the shard's floor, the row is refused: a later memtable, which is being flushed or was
+    /// flushed, may have a newer version. Returns whether the row was cached.
     pub(super) fn fill(&mut self, sealed: u64, hash: u64, row: CachedRow) -> bool {
         let fresh = sealed >= self.floor;
         if fresh {

@@ -9,7 +9,8 @@ use std::sync::Arc;
 /// A file of L0 and the position of its run in the version; position 0 is the newest run.
 pub(super) type FileInRun<'a> = (usize, &'a Arc<FileHandle>);
 
-/// The files of a group that belong to one run. They are neighbours in the run, ascending by key.
+/// The files of an [`L0Overlap`] group that belong to one run. They stand next to each other in the
+/// run, ascending by key.
 struct RunSlice<'a> {
     /// Position of the run in the version; 0 is the newest.
     run: usize,

@@ -70,8 +70,8 @@ pub(in crate::db) struct BlobGc {
     quarantined: Mutex<HashSet<u64>>,
 }
 
-/// After a search, garbage collection skips the search in one step for each so many blob files that
-/// the search looked at.
+/// A search for files with garbage looks at all blob files. After a search over n blob files, the
+/// next n / `FILES_FOR_A_STEP` steps of the garbage collection do not search.
 const FILES_FOR_A_STEP: usize = 1 << 12;
 
 /// The work of garbage collection between two steps.

@@ -235,8 +235,9 @@ impl MemoryArbiter {
         }
     }
 
-    /// Computes the division of the memory limit and applies it if it has changed. That happens
-    /// only when the caches get at least a whole step more or less, or a memtable size or an option
+    /// Computes how the memory limit is divided among block cache, pins, row cache and memtables,
+    /// and applies the division if it has changed. Sizes are rounded to steps, so it changes only
+    /// when the caches get at least one step more or less, or when a memtable size or an option
     /// changes.
     pub(in crate::db) fn balance(&self, super_version: &SuperVersion) {
         if let Some(guest) = &self.guest {

@@ -15,9 +15,9 @@ use std::time::Duration;
 /// pause.
 const OTHERS_STEP: Duration = Duration::from_millis(10);
 
-/// To count the work that is left, the optimization visits all files that are not at rest. It
-/// counts again after one job for each so many of these files, so the counts take about as much
-/// time as the jobs.
+/// To count the work that is left, the optimization visits all files that are not at rest. If it
+/// has visited n files, it counts again after n / `FILES_FOR_A_JOB` jobs. So the counts take about
+/// as much time as the jobs.
 const FILES_FOR_A_JOB: u64 = 64;
 
 /// One step of the work.
@@ -93,8 +93,9 @@ impl BackgroundWork {
             let mut ranges = order.ranges.iter();
             ranges.any(|range| running.is_busy_in(range))
         };
-        // Leave the tombstone reports to the background picker, because they concern other ranges,
-        // too.
+        // The picker also returns which reported ranges of tombstones need no more work. Ignore
+        // that here: the reports concern ranges outside of `order`, too, so the background
+        // compaction deals with them.
         let (picked, _) = self.pick_by(&retired, RestGoal::Complete, |p| pick_within(p, order));
         if let Some(picked) = picked {
             let bytes = brought_to_rest(&picked.1);

@@ -50,8 +50,9 @@ impl PieceTable {
         (key.0 == file && bytes.end <= piece.bytes.end).then_some(*key)
     }
 
-    /// Finds the announced read that covers `bytes`. Returns its submission, its number there and
-    /// its start offset. Removes the read from the table once all its announced bytes are taken.
+    /// Finds the announced read that covers `bytes`. Returns the submission to which the read
+    /// belongs, the number of the read in this submission, and the start offset of the read in the
+    /// file. Removes the read from the table once all its announced bytes are taken.
     pub(super) fn take(
         &mut self,
         file: &Arc<File>,
@@ -97,8 +98,9 @@ impl PieceTable {
             let Some((serial, key)) = self.order.pop_front() else {
                 break;
             };
-            // If the map has no read with this serial number, it was taken before, and only its
-            // entry in `order` was left.
+            // If `pieces` has no read with this serial number, that read was removed earlier,
+            // because its bytes were taken or another read replaced it. Only its entry in `order`
+            // was left.
             if self
                 .pieces
                 .get(&key)

@@ -14,8 +14,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const PARTS: usize = 32;
 /// Most rows read in each part.
 const PART_ROWS: u64 = 48;
-/// Once the sample of a part has skipped more than this many entries, it ends at the next row, or,
-/// if no row comes, when the iterator next calls its interrupt function.
+/// The sample of one part of the range ends at the next row once it has skipped more than this many
+/// hidden versions and deletions. If no row comes, it ends when the iterator next calls its
+/// interrupt function.
 const PART_SKIPS: u64 = 256;
 /// Number of skipped entries after which an iterator calls its interrupt function.
 const SKIPS_A_CHECK: u64 = 1024;
@@ -202,7 +203,9 @@ fn candidates(sources: &RangeSources<'_>) -> Result<Vec<Weighted>> {
         );
     }
     for run in &sources.runs {
-        // Add up the weights of small files until they are large enough for one key.
+        // A small file alone deserves no candidate key. So add up the entries of consecutive files
+        // until they suffice for one key, and take the keys for all of them from the last of these
+        // files.
         let mut waiting = 0.0;
         for file in run.files {
             waiting += file.entries as f64;

@@ -254,8 +254,9 @@ impl BlockBuilder {
             let restart = (i / RESTART_INTERVAL) as u8;
             let at = bucket_of(a.hash, buckets.len());
             let bucket = &mut buckets[at];
-            // A bucket for which a second restart number comes is marked as a collision, even if
-            // both are of one key that has versions before and after a restart.
+            // A bucket has the number of the restart interval in which the keys of the bucket lie.
+            // If keys of two intervals fall into one bucket, or versions of one key lie in two
+            // intervals, the bucket is marked as a collision.
             *bucket = match *bucket {
                 BUCKET_ABSENT => restart,
                 same if same == restart => restart,

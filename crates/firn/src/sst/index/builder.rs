@@ -19,8 +19,9 @@ pub(in crate::sst) fn separator(last: &[u8], next: &[u8]) -> Vec<u8> {
     if last[common] + 1 < next[common] {
         return raised(common);
     }
-    // Here `last[common] + 1 == next[common]`. Keep that byte of `last`, so that the separator
-    // stays below `next`, and raise a later byte.
+    // Behind their common prefix, the byte of `next` is greater than that of `last` by 1 exactly,
+    // so no byte fits in between. Keep the byte of `last`, so that the separator stays below
+    // `next`, and raise a later byte of `last`.
     match (common + 1..last.len()).find(|&i| last[i] < 0xff) {
         Some(i) if i + 1 < last.len() => raised(i),
         _ => last.to_vec(),

@@ -79,8 +79,9 @@ struct StepRoom {
 pub(super) enum GapStep {
     /// The scan reads the entry that it stands on.
     Read,
-    /// The scan has moved to another position, because other transactions had keys before its
-    /// entry. The value says whether the scan stands on an entry there.
+    /// The scan has moved to another position, because other transactions had uncommitted keys in
+    /// the gap before the entry on which it stood. The value says whether the scan stands on an
+    /// entry at the new position.
     Moved(bool),
     /// The scan ends.
     End,

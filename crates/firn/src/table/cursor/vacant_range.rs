@@ -57,8 +57,9 @@ impl VacantRange {
         lower: &[u8],
         upper: &[u8],
     ) -> Result<Option<Vec<u8>>> {
-        // Read the count before the search, so that a key which is written during the search
-        // changes it.
+        // Read the number of new keys that all transactions have written before the search begins.
+        // If another transaction writes a key during the search, the number changes, and the range
+        // that is noted here does not count as vacant any more.
         let written = txn.inserts_written(index);
         if lower >= upper || !txn.others_insert(index) || self.covers(index, written, lower, upper)
         {

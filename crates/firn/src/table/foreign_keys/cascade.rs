@@ -18,7 +18,8 @@ pub(in crate::table) struct CascadeLink<'a> {
 }
 
 impl<'a> CascadeLink<'a> {
-    /// A change of a row of `table` by the statement, or by the cascade `by`.
+    /// The link for a change of a row of `table`. `by` is the step of a cascade that makes the
+    /// change; `None` if the statement itself makes it.
     pub(in crate::table) fn new(
         by: Option<CascadeStep<'a>>,
         table: &'a str,

@@ -253,8 +253,9 @@ impl ReferencedIndex {
         Ok(true)
     }
 
-    /// Locks one of the rows with a value that does not identify a row. Returns false if no row has
-    /// the value.
+    /// Locks one of the referenced table's rows that have the value `prefix`, for a value that
+    /// several rows may have because the referenced columns are not unique. Returns false if no row
+    /// has the value.
     fn lock_any_row(&self, txn: &Transaction, prefix: &[u8]) -> Result<bool> {
         let index = self.other.index.id();
         let mut end = prefix.to_vec();

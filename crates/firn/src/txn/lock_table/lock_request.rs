@@ -106,9 +106,9 @@ impl LockRequest {
     /// Sleeps until there is an outcome, the owner is interrupted, or `timeout` is over. The
     /// outcome may still be `Waiting` afterwards.
     ///
-    /// A kick may arrive late: it was meant for an earlier request of the owner, which has ended
-    /// and whose interrupt is cleared. The sleep then starts over with the whole timeout, since a
-    /// return without an interrupt would count as a timeout.
+    /// A call of [`Self::kick`] may come late: it was meant for an earlier request of the owner,
+    /// which has ended, and the owner's interrupt flag is cleared again. The sleep then starts over
+    /// with the whole timeout, since a return without an interrupt would count as a timeout.
     pub(super) fn sleep(&self, timeout: Duration) -> WaitOutcome {
         let mut signal = self.signal.lock();
         while *signal == WaitOutcome::Waiting && !self.owner.is_interrupted() {

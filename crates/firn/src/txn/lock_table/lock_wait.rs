@@ -142,7 +142,9 @@ impl LockTable {
                 let (one, other) = (&cycle[one].owner, &cycle[other].owner);
                 self.observer.preferred_victim(one, other)
             });
-            // Describe the members before the victim wakes up and ends its statement.
+            // Describe the transactions of the cycle for the deadlock report now. Once the victim
+            // is told, it wakes up and ends its statement, and the host cannot give its SQL text
+            // any more.
             let observer = self.observer.get();
             let members = cycle.iter().zip(&weights);
             let members = members.map(|(w, weight)| DeadlockMember::new(w, *weight, &observer));

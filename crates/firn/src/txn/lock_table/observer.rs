@@ -56,7 +56,8 @@ pub trait WaitObserver: Send + Sync {
     /// Called on its thread.
     fn stalls(&self, _waiter: u64) {}
 
-    /// The session with context `waiter` writes on after [`Self::stalls`]. Called on its thread.
+    /// The sleep of the session with context `waiter` that [`Self::stalls`] has announced is over.
+    /// Called on its thread.
     fn resumes(&self, _waiter: u64) {}
 
     /// The SQL text that the session with context `host` executes; `None` if the host cannot give

@@ -1,7 +1,8 @@
 //! The ranges that one owner has locked.
 
-/// The ranges that one owner has locked, kept so that they can be released. Together they cover the
-/// segments of the gap lock table that belong to the owner.
+/// The ranges of keys that one owner has locked, kept so that they can be released. The gap lock
+/// table splits ranges where those of several owners overlap; the ranges here cover all pieces that
+/// belong to this owner.
 #[derive(Default)]
 pub(super) struct OwnGaps {
     pub(super) ranges: Vec<(Box<[u8]>, Vec<u8>)>,

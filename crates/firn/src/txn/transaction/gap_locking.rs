@@ -112,8 +112,8 @@ impl Transaction {
         let mut keys: Vec<Box<[u8]>> = Vec::new();
         let mut writes = self.own_writes();
         let mut more = writes.seek_to_first();
-        // An error of a damaged spilled file ends the copy silently: the commit will meet the same
-        // error.
+        // If a spilled file is damaged, the loop ends early and reports nothing: the commit reads
+        // the file again and fails with the same error.
         while let Ok(true) = more {
             let key = writes.key().user_key;
             if keys.last().is_none_or(|last| &last[..] != key) {

@@ -105,7 +105,8 @@ impl Transaction {
         self.note(row_key, Dependency::Read)
     }
 
-    /// Forgets a row that [`Self::note_read`] has noted, because it did not match.
+    /// Removes a row that [`Self::note_read`] has noted from the validation set, because the row
+    /// does not match the condition of the statement.
     pub fn forget_read(&mut self, row_key: &[u8]) {
         self.validation.forget(row_key, Dependency::Read);
     }
@@ -327,8 +328,9 @@ fn is_newer(latest: &ReadPoint, key: &[u8], since: Seqno) -> Result<bool> {
     if !read::changed_since(view, key, since, latest.seqno) {
         return Ok(false);
     }
-    // If the key is in files, `changed_since` answers `true` without a search. So read the newest
-    // version of the key.
+    // `changed_since` does not search the files. If they may hold a commit after `since`, it
+    // returns `true` for each key, changed or not. So read the newest version of the key to be
+    // certain.
     let newest = read::get(view, key, latest.seqno, |key, _| key.seqno)?;
     Ok(newest.is_some_and(|newest| newest > since))
 }

@@ -54,7 +54,8 @@ impl FrozenMemory {
         &self.memory
     }
 
-    /// Whether [`Self::begin`] has written the run in its own thread, or has tried to.
+    /// Whether no background thread was free, so that the thread that called [`Self::begin`] has
+    /// written the run itself, or has tried to and failed.
     pub(super) fn is_done(&self) -> bool {
         matches!(self.writing, Some(Writing::Done(_)))
     }

@@ -31,7 +31,8 @@ impl RolledBackPositions {
         }
     }
 
-    /// Removes positions above `last`, because their runs are removed.
+    /// Forgets dead positions above `last`, because the spilled runs with these positions were
+    /// removed. `last` is the last position of the runs that are left.
     pub(super) fn cut(&mut self, last: u64) {
         self.intervals.retain(|(from, _)| *from < last);
         if let Some((_, to)) = self.intervals.last_mut() {

@@ -150,8 +150,9 @@ impl Shared {
     /// `state.syncing`, so no other thread syncs.
     fn sync(&self) {
         let (target, files) = {
-            // Wait until no growing group is being written: the sync would cover neither that group
-            // nor the written groups beside it.
+            // Taking `turn` waits until no thread writes or rewrites a growing group. During a
+            // rewrite, the written prefix ends before that group and before the groups that share
+            // its entry in `progress`, so the sync would cover none of them.
             let _turn = self.turn.lock();
             let mut state = self.state.lock();
             state.end_growth();
@@ -246,9 +247,9 @@ impl WalState {
     }
 
     /// Moves the committers that must wake up from the list of waiters to `woken`: those whose wait
-    /// is over, or all if the log has failed. Also one committer that must sync, if the durable
-    /// prefix waits for a sync, and one that must lead, if [`Self::may_lead`] says so. Called after
-    /// every write and sync.
+    /// is over, or all if the log has failed. If the durable prefix waits for a sync, also moves
+    /// one committer, which must sync. If [`Self::may_lead`] says so, also moves one committer,
+    /// which must write the open group. Called after every write and sync.
     pub(super) fn collect_woken(&mut self, woken: &mut WakeList) {
         let progress = &self.progress;
         let (durable, written) = (progress.durable().lsn, progress.written().lsn);

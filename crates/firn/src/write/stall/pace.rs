@@ -30,9 +30,11 @@
 //! mean as the typical size (one transaction of 64 MiB makes each later one wait as if it were
 //! large); no debt, only a limit on the charge (large transactions then exceed the rate).
 
-/// Bytes that were granted and not used within this many seconds pay debt or are lost. A writer
+/// Granted bytes may stay unused for this many seconds. After that they reduce the bytes that are
+/// owed for large commits; if nothing is owed, they are lost. The time must not be 0: a writer
 /// wakes later than it should, by the time of several commits, and on busy processors by
-/// milliseconds. If it lost the rate of that time, late wakeups would bound the throughput.
+/// milliseconds. If the bytes granted in that time were lost, late wakeups would bound the
+/// throughput.
 pub const CREDIT_S: f64 = 0.02;
 
 /// A ticket may go this many seconds before its time, so that a timer that fires a little early
@@ -84,7 +86,8 @@ pub struct Place {
     pub position: f64,
     /// The typical size when the ticket was made. It is settled when the ticket's transaction ends.
     pub charge: u64,
-    /// The extra charge: the part of the debt that the ticket pays, in bytes.
+    /// The bytes that the ticket is charged in addition, to pay a part of the bytes that large
+    /// commits owe.
     extra: f64,
 }
 
@@ -218,9 +221,9 @@ impl Pace {
         (self.rate > 0.0).then(|| self.at_us + (left.max(0.0) * 1e6 / self.rate).ceil() as u64)
     }
 
-    /// Cancels a ticket whose writer has given up, so that the ticket pays no debt. Returns the
-    /// bytes of its place. The caller must pass them to [`Self::grant`] once no earlier ticket is
-    /// left.
+    /// Cancels a ticket whose writer has given up: the extra charge of the ticket is owed again.
+    /// Returns the bytes that the ticket was charged, the extra charge included. The caller must
+    /// pass them to [`Self::grant`] once no earlier ticket is left.
     pub fn give_up(&mut self, place: Place) -> f64 {
         self.owed += place.extra;
         place.charge as f64 + place.extra

@@ -183,7 +183,8 @@ pub enum Limit {
     },
 }
 
-/// The factor by which the gate multiplies the drain at pressure `p`.
+/// The gate lets writers pass at a multiple of the rate at which background work removes what slows
+/// them, such as runs of L0. This is that multiple at pressure `p`.
 fn gain(p: f64) -> f64 {
     match p {
         p if p <= 1.0 => 2.0 - 2.0 * (p - 0.5),

@@ -435,8 +435,8 @@ impl Block {
     }
 
     /// Replaces the encoded steps between the byte offsets `from` and `to` with those of `by`.
-    /// Moves the offsets in `tail` that lie behind the replaced steps by the difference in length,
-    /// and forgets the others.
+    /// `tail` keeps the offsets of the last two steps: those behind the replaced bytes are moved by
+    /// the difference in length, the others are forgotten.
     fn replace(&mut self, from: usize, to: usize, by: Writer) {
         let by = by.finish();
         if to == self.steps.len() {
