@@ -85,8 +85,9 @@ pub fn rot_run(seed: u64) -> Result<RotStats, Failure> {
 fn image(world: &mut World, rng: &mut StdRng) -> Result<(MemEnv, Vec<String>), StepEnd> {
     world.recover()?;
     world.steps(rng.random_range(50..400))?;
-    // A flipped bit in the log may make the database lose its last moments. Go on until the model
-    // knows each earlier moment that the database may show then.
+    // After a flipped bit in the log, the database may open at an earlier moment. The model has
+    // states only since the last recovery. So do further random work until the model has the state
+    // of each moment at which the database may open.
     for _ in 0..1000 {
         if world.knows_what_a_flip_may_leave() {
             break;

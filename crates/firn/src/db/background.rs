@@ -65,7 +65,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// A job, the version that it was picked from, and its ticket among the running jobs.
+/// A job, the version that it was picked from, and its number among the running jobs.
 type PickedJob = (Arc<Version>, Job, u64);
 
 /// Counters of flushes and compactions since the database was opened; sizes in bytes.

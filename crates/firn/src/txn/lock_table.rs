@@ -3,6 +3,7 @@
 
 mod deadlock_report;
 mod gap_locks;
+mod gap_ranges;
 pub(in crate::txn) mod key_set;
 mod lock_owner;
 mod lock_queue;

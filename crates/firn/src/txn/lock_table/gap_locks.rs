@@ -1,10 +1,12 @@
 //! Gap locks: ranges of an index in which other transactions must not insert.
 
+use super::gap_ranges::GapRanges;
 use super::lock_owner::LockOwner;
 use super::lock_request::{LockRequest, WaitOutcome};
 use super::observer::{ObserverCell, report_wait};
+pub use super::own_gaps::GapGrant;
+use super::own_gaps::{Joined, OwnGaps, index_of};
 use crate::base::IndexId;
-use crate::base::key::index_id_of;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -56,53 +58,45 @@ struct GapSlot {
 /// The gap locks of one index.
 #[derive(Default)]
 struct IndexGaps {
-    /// The locked ranges of keys, cut into pieces that do not overlap, by the lower bound of each
-    /// piece. Where the ranges of two owners overlap, the piece belongs to both owners.
-    segments: BTreeMap<Box<[u8]>, GapSegment>,
+    /// The locked ranges of keys of all owners.
+    ranges: GapRanges,
     /// Inserts that wait, by key.
     waiters: BTreeMap<Arc<[u8]>, Vec<Arc<LockRequest>>>,
 }
 
-/// Keys that the same owners have locked.
-#[derive(Clone)]
-struct GapSegment {
-    upper: Vec<u8>,
-    owners: Vec<Arc<LockOwner>>,
-}
-
-impl GapSegment {
-    fn is_of(&self, owner: &Arc<LockOwner>) -> bool {
-        self.owners.iter().any(|other| Arc::ptr_eq(other, owner))
-    }
-
-    fn others<'a>(&'a self, owner: &'a Arc<LockOwner>) -> impl Iterator<Item = &'a Arc<LockOwner>> {
-        let others = self.owners.iter();
-        others.filter(move |other| !Arc::ptr_eq(other, owner))
-    }
-}
-
 impl IndexGaps {
     fn is_empty(&self) -> bool {
-        self.segments.is_empty() && self.waiters.is_empty()
+        self.ranges.is_empty() && self.waiters.is_empty()
     }
 
-    /// The segment with `key`.
-    fn segment_at(&self, key: &[u8]) -> Option<&GapSegment> {
-        let until = (Bound::Unbounded, Bound::Included(key));
-        let (_, segment) = self.segments.range::<[u8], _>(until).next_back()?;
-        (key < &segment.upper[..]).then_some(segment)
-    }
-
-    /// The owners whose gap locks an insert of `key` by `owner` has to wait for.
-    fn blockers<'a>(
+    /// Calls `f` with each owner whose gap locks an insert of `key` by `owner` has to wait for,
+    /// until `f` returns true. Returns whether it did.
+    fn any_blocker<'a>(
         &'a self,
-        owner: &'a Arc<LockOwner>,
+        owner: &Arc<LockOwner>,
         key: &[u8],
-        observer: &'a ObserverCell,
-    ) -> impl Iterator<Item = &'a Arc<LockOwner>> {
-        let segment = self.segment_at(key).into_iter();
-        let others = segment.flat_map(move |segment| segment.others(owner));
-        others.filter(move |other| !observer.is_order_fixed(owner, other))
+        observer: &ObserverCell,
+        mut f: impl FnMut(&'a Arc<LockOwner>) -> bool,
+    ) -> bool {
+        self.ranges.any_with(key, |other| {
+            !Arc::ptr_eq(other, owner) && !observer.is_order_fixed(owner, other) && f(other)
+        })
+    }
+
+    /// The owners whose gap locks an insert of `key` by `owner` has to wait for, at most `limit`.
+    fn blockers(
+        &self,
+        owner: &Arc<LockOwner>,
+        key: &[u8],
+        observer: &ObserverCell,
+        limit: usize,
+    ) -> Vec<&Arc<LockOwner>> {
+        let mut blockers = Vec::new();
+        self.any_blocker(owner, key, observer, |other| {
+            blockers.push(other);
+            blockers.len() == limit
+        });
+        blockers
     }
 
     fn is_locked_against(
@@ -111,7 +105,7 @@ impl IndexGaps {
         key: &[u8],
         observer: &ObserverCell,
     ) -> bool {
-        self.blockers(owner, key, observer).next().is_some()
+        self.any_blocker(owner, key, observer, |_| true)
     }
 
     /// Reports to the host that the inserts which wait in the range now wait for `owner`, too.
@@ -138,126 +132,61 @@ impl IndexGaps {
         }
     }
 
-    /// Splits the range of keys in which `key` lies, if owners have locked it, so that one of its
-    /// two parts begins at `key`. Both parts have the same owners.
-    fn split(&mut self, key: &[u8]) {
-        let below = (Bound::Unbounded, Bound::Excluded(key));
-        let Some((_, left)) = self.segments.range_mut::<[u8], _>(below).next_back() else {
-            return;
-        };
-        if key < &left.upper[..] {
-            let right = left.clone();
-            left.upper = key.to_vec();
-            self.segments.insert(key.into(), right);
-        }
-    }
-
-    /// Adds `owner` to the owners of all keys in the range.
-    fn lock(&mut self, owner: &Arc<LockOwner>, lower: &[u8], upper: &[u8]) -> GapGrant {
-        if let Some(grant) = self.extend(owner, lower, upper) {
-            return grant;
-        }
-        if self.has_all(owner, lower, upper) {
-            return GapGrant::Before;
-        }
-        self.split(lower);
-        self.split(upper);
-        let mut own_before = false;
-        let mut holes = Vec::new();
-        let mut end = lower.to_vec();
-        let within = (Bound::Included(lower), Bound::Excluded(upper));
-        for (start, segment) in self.segments.range_mut::<[u8], _>(within) {
-            if end[..] < start[..] {
-                holes.push((std::mem::take(&mut end), start.to_vec()));
-            }
-            end.clone_from(&segment.upper);
-            match segment.is_of(owner) {
-                true => own_before = true,
-                false => segment.owners.push(Arc::clone(owner)),
-            }
-        }
-        if &end[..] < upper {
-            holes.push((end, upper.to_vec()));
-        }
-        for (start, upper) in holes {
-            let owners = vec![Arc::clone(owner)];
-            self.segments
-                .insert(start.into(), GapSegment { upper, owners });
-        }
-        match own_before {
-            true => GapGrant::Partly,
-            false => GapGrant::Newly,
-        }
-    }
-
-    /// Whether `owner` has locked all keys of the range. A transaction that repeats a statement
-    /// locks a range again. The locked ranges are stored as disjoint segments of keys, and those of
-    /// this transaction may have been divided at the bounds of other owners' ranges. The repetition
-    /// must not divide them further, nor add the range to the owner's list of ranges again.
-    fn has_all(&self, owner: &Arc<LockOwner>, lower: &[u8], upper: &[u8]) -> bool {
-        let until = (Bound::Unbounded, Bound::Included(lower));
-        let first = self.segments.range::<[u8], _>(until).next_back();
-        let Some((_, first)) = first.filter(|(_, first)| lower < &first.upper[..]) else {
-            return false;
-        };
-        let mut end = &first.upper;
-        let mut all = first.is_of(owner);
-        let within = (Bound::Excluded(lower), Bound::Excluded(upper));
-        for (start, segment) in self.segments.range::<[u8], _>(within) {
-            all = all && start[..] == end[..] && segment.is_of(owner);
-            if !all {
-                break;
-            }
-            end = &segment.upper;
-        }
-        all && upper <= &end[..]
-    }
-
-    /// Locks the range in the two usual cases of a scan: the range begins where a key segment that
-    /// `owner` alone has locked ends, or `owner` has locked the range already. `None` in all other
-    /// cases, with no change.
-    fn extend(&mut self, owner: &Arc<LockOwner>, lower: &[u8], upper: &[u8]) -> Option<GapGrant> {
-        let until = (Bound::Unbounded, Bound::Included(lower));
-        let beyond = (Bound::Excluded(lower), Bound::Excluded(upper));
-        let is_free = self.segments.range::<[u8], _>(beyond).next().is_none();
-        let (_, segment) = self.segments.range_mut::<[u8], _>(until).next_back()?;
-        if upper <= &segment.upper[..] && segment.is_of(owner) {
-            return Some(GapGrant::Before);
-        }
-        let alone = segment.owners.len() == 1 && segment.is_of(owner);
-        if !alone || segment.upper != lower || !is_free {
-            return None;
-        }
-        segment.upper.clear();
-        segment.upper.extend_from_slice(upper);
-        Some(GapGrant::Newly)
-    }
-
-    /// Removes `owner` from the keys of the range, and collects the inserts that need not wait any
-    /// more.
-    fn unlock(
+    /// Locks the range for `owner`, whose ranges are `own`. Returns how it was granted.
+    fn lock(
         &mut self,
         owner: &Arc<LockOwner>,
+        own: &mut OwnGaps,
         lower: &[u8],
         upper: &[u8],
-        observer: &ObserverCell,
-        woken: &mut Vec<Arc<LockRequest>>,
-    ) {
-        let mut free = Vec::new();
-        let mut end = lower.to_vec();
-        let within = (Bound::Included(lower), Bound::Excluded(upper));
-        for (start, segment) in self.segments.range_mut::<[u8], _>(within) {
-            end.clone_from(&segment.upper);
-            segment.owners.retain(|other| !Arc::ptr_eq(other, owner));
-            if segment.owners.is_empty() {
-                free.push(start.clone());
+    ) -> GapGrant {
+        if own.has_all(lower, upper) {
+            return GapGrant::Before;
+        }
+        // The usual case: a scan goes on where it is.
+        if let Some((start, end)) = own.continued_only(lower, upper) {
+            self.ranges.set_upper(owner, start, upper);
+            end.clear();
+            end.extend_from_slice(upper);
+            return GapGrant::Newly;
+        }
+        let Joined {
+            grant,
+            continued,
+            swallowed,
+            upper,
+        } = own.joined(lower, upper);
+        for start in &swallowed {
+            self.ranges.remove(owner, start);
+            own.ranges.remove(start);
+        }
+        match continued {
+            Some(start) => {
+                self.ranges.set_upper(owner, &start, &upper);
+                own.ranges.insert(start, upper);
+            }
+            None => {
+                self.ranges.insert(owner, lower, &upper);
+                own.ranges.insert(lower.into(), upper);
             }
         }
-        for start in &free {
-            self.segments.remove(start);
-        }
-        if !self.waiters.is_empty() {
-            self.grant(lower, &end, observer, woken);
+        grant
+    }
+
+    /// Removes the keys of the range from the ranges of `owner`, which are `own`.
+    fn unlock(&mut self, owner: &Arc<LockOwner>, own: &mut OwnGaps, lower: &[u8], upper: &[u8]) {
+        for (start, end) in own.overlapping(lower, upper) {
+            if start[..] < *lower {
+                self.ranges.set_upper(owner, &start, lower);
+                own.ranges.insert(start, lower.to_vec());
+            } else {
+                self.ranges.remove(owner, &start);
+                own.ranges.remove(&start);
+            }
+            if *upper < end[..] {
+                self.ranges.insert(owner, upper, &end);
+                own.ranges.insert(upper.into(), end);
+            }
         }
     }
 
@@ -269,7 +198,7 @@ impl IndexGaps {
         observer: &ObserverCell,
         woken: &mut Vec<Arc<LockRequest>>,
     ) {
-        if lower >= upper {
+        if lower >= upper || self.waiters.is_empty() {
             return;
         }
         let mut waiters = std::mem::take(&mut self.waiters);
@@ -293,22 +222,6 @@ impl IndexGaps {
         }
         self.waiters = waiters;
     }
-}
-
-/// How a gap lock was granted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GapGrant {
-    /// The owner had locked the whole range before.
-    Before,
-    /// The owner had locked some keys of the range before, but not all.
-    Partly,
-    /// The owner had locked no key of the range before.
-    Newly,
-}
-
-/// The index of `key`. Keys of user tables always have one.
-fn index_of(key: &[u8]) -> IndexId {
-    index_id_of(key).unwrap_or_default()
 }
 
 impl GapLockTable {
@@ -338,25 +251,16 @@ impl GapLockTable {
         let grant = {
             let mut indexes = slot.indexes.lock();
             let gaps = indexes.entry(index).or_default();
-            let grant = gaps.lock(owner, lower, upper);
+            let mut own = owner.gaps.lock();
+            let grant = gaps.lock(owner, &mut own, lower, upper);
             if grant != GapGrant::Before {
-                gaps.report_waiters(owner, lower, upper, &self.observer);
-                let mut own = owner.gaps.lock();
                 let bit = 1 << Self::slot_number(index);
                 if own.slots & bit == 0 {
                     own.slots |= bit;
                     slot.owners.fetch_add(1, Ordering::SeqCst);
                 }
-                match own.ranges.last_mut() {
-                    // Join adjoining ranges only if they lie in one index. The end of an index
-                    // equals the start of the next one, but a release looks up a range only in the
-                    // index of its lower bound.
-                    Some((first, last)) if *last == lower && index_of(first) == index => {
-                        last.clear();
-                        last.extend_from_slice(upper);
-                    }
-                    _ => own.ranges.push((lower.into(), upper.to_vec())),
-                }
+                drop(own);
+                gaps.report_waiters(owner, lower, upper, &self.observer);
             }
             grant
         };
@@ -375,9 +279,8 @@ impl GapLockTable {
         let index = index_of(lower);
         let mut indexes = self.slot(index).indexes.lock();
         if let Some(gaps) = indexes.get_mut(&index) {
-            gaps.split(lower);
-            gaps.split(upper);
-            gaps.unlock(owner, lower, upper, &self.observer, &mut woken);
+            gaps.unlock(owner, &mut owner.gaps.lock(), lower, upper);
+            gaps.grant(lower, upper, &self.observer, &mut woken);
             if gaps.is_empty() {
                 indexes.remove(&index);
             }
@@ -397,7 +300,8 @@ impl GapLockTable {
             let index = index_of(lower);
             let mut indexes = self.slot(index).indexes.lock();
             if let Some(gaps) = indexes.get_mut(&index) {
-                gaps.unlock(owner, lower, upper, &self.observer, &mut woken);
+                gaps.ranges.remove(owner, lower);
+                gaps.grant(lower, upper, &self.observer, &mut woken);
                 if gaps.is_empty() {
                     indexes.remove(&index);
                 }
@@ -480,10 +384,11 @@ impl GapLockTable {
         if waiter.outcome() != WaitOutcome::Waiting {
             return Vec::new();
         }
-        let gaps = indexes.get(&index).into_iter();
-        let blockers =
-            gaps.flat_map(|gaps| gaps.blockers(&waiter.owner, &waiter.key, &self.observer));
-        blockers.cloned().collect()
+        let blockers = indexes.get(&index).map(|gaps| {
+            let blockers = gaps.blockers(&waiter.owner, &waiter.key, &self.observer, usize::MAX);
+            blockers.into_iter().cloned().collect()
+        });
+        blockers.unwrap_or_default()
     }
 
     /// Calls `f` with each owner that `waiter` waits for; not at all if `waiter` does not wait any
@@ -491,19 +396,21 @@ impl GapLockTable {
     pub(super) fn for_each_blocker(
         &self,
         waiter: &Arc<LockRequest>,
-        f: impl FnMut(&Arc<LockOwner>),
+        mut f: impl FnMut(&Arc<LockOwner>),
     ) {
         let index = index_of(&waiter.key);
         let indexes = self.slot(index).indexes.lock();
         if waiter.outcome() == WaitOutcome::Waiting
             && let Some(gaps) = indexes.get(&index)
         {
-            let blockers = gaps.blockers(&waiter.owner, &waiter.key, &self.observer);
-            blockers.for_each(f);
+            gaps.any_blocker(&waiter.owner, &waiter.key, &self.observer, |owner| {
+                f(owner);
+                false
+            });
         }
     }
 
-    /// Calls `held` with the bounds of each locked range of keys, once for each of its owners.
+    /// Calls `held` with the bounds and the owner of each locked range of keys.
     /// Calls `waits` with each insert that waits, and with the ids of at most [`OWNERS_LISTED`]
     /// owners that block it.
     pub(super) fn for_each(
@@ -513,15 +420,11 @@ impl GapLockTable {
     ) {
         for slot in &self.slots {
             for gaps in slot.indexes.lock().values() {
-                for (lower, segment) in &gaps.segments {
-                    for owner in &segment.owners {
-                        held(lower, &segment.upper, owner);
-                    }
-                }
+                gaps.ranges.for_each(&mut held);
                 for waiter in gaps.waiters.values().flatten() {
-                    let blockers = gaps.blockers(&waiter.owner, &waiter.key, &self.observer);
-                    let blockers = blockers.take(OWNERS_LISTED);
-                    waits(waiter, blockers.map(|owner| owner.id()).collect());
+                    let (owner, key) = (&waiter.owner, &waiter.key);
+                    let blockers = gaps.blockers(owner, key, &self.observer, OWNERS_LISTED);
+                    waits(waiter, blockers.iter().map(|owner| owner.id()).collect());
                 }
             }
         }
