@@ -34,7 +34,9 @@ LEVELS = ["READ COMMITTED", "REPEATABLE READ", "REPEATABLE READ", "SERIALIZABLE"
 LOCKS = ["FOR UPDATE", "FOR UPDATE", "LOCK IN SHARE MODE", "", "FOR UPDATE NOWAIT"]
 SESSIONS = "abc"
 STEPS = 14
-UPDATE_OF_W = r"UPDATE (t FORCE INDEX \(\w+\)) SET w = w \+ 1 WHERE (.*)"
+# An update that leaves the entries of the unique index on u as they are.
+UPDATE_OF_V_OR_W = r"UPDATE (t FORCE INDEX \(\w+\)) SET ([vw]) = \2 \+ 1 WHERE (.*)"
+LOCKING_READ = r"SELECT id FROM \1 WHERE \3 FOR UPDATE"
 
 
 class Schedule:
@@ -199,7 +201,7 @@ def _locks_what_it_has_changed(
     if not any("1213" in line for line in difference.found):
         return False
     steps = [
-        Step(step.session, re.sub(UPDATE_OF_W, r"SELECT id FROM \1 WHERE \2 FOR UPDATE", step.sql))
+        Step(step.session, re.sub(UPDATE_OF_V_OR_W, LOCKING_READ, step.sql))
         for step in script.steps[: difference.number]
     ]
     _fresh(server, database)

@@ -411,16 +411,19 @@ impl GapLockTable {
     }
 
     /// Calls `held` with the bounds and the owner of each locked range of keys.
-    /// Calls `waits` with each insert that waits, and with the ids of at most [`OWNERS_LISTED`]
-    /// owners that block it.
-    pub(super) fn for_each(
-        &self,
-        mut held: impl FnMut(&[u8], &[u8], &Arc<LockOwner>),
-        mut waits: impl FnMut(&Arc<LockRequest>, Vec<u64>),
-    ) {
+    pub(super) fn for_each_range(&self, mut held: impl FnMut(&[u8], &[u8], &Arc<LockOwner>)) {
         for slot in &self.slots {
             for gaps in slot.indexes.lock().values() {
                 gaps.ranges.for_each(&mut held);
+            }
+        }
+    }
+
+    /// Calls `waits` with each insert that waits, and with the ids of at most [`OWNERS_LISTED`]
+    /// owners that block it.
+    pub(super) fn for_each_wait(&self, mut waits: impl FnMut(&Arc<LockRequest>, Vec<u64>)) {
+        for slot in &self.slots {
+            for gaps in slot.indexes.lock().values() {
                 for waiter in gaps.waiters.values().flatten() {
                     let (owner, key) = (&waiter.owner, &waiter.key);
                     let blockers = gaps.blockers(owner, key, &self.observer, OWNERS_LISTED);

@@ -9,6 +9,9 @@ type NodeId = u32;
 
 const NONE: NodeId = NodeId::MAX;
 
+/// So many nodes that are not in use are kept for later ranges.
+const UNUSED_MAX: usize = 1024;
+
 /// Ranges of keys, `lower ≤ key < upper`, each with its owner. Ranges of different owners may
 /// overlap; those of one owner must not.
 ///
@@ -29,6 +32,14 @@ pub(super) struct GapRanges {
     seed: u32,
 }
 
+/// The order of owners: by their ids, and by their addresses in memory, which make sure that two
+/// owners are never taken for one.
+type OwnerOrder = (u64, usize);
+
+fn owner_order(owner: &Arc<LockOwner>) -> OwnerOrder {
+    (owner.id(), Arc::as_ptr(owner).addr())
+}
+
 struct RangeNode {
     lower: Box<[u8]>,
     upper: Vec<u8>,
@@ -43,10 +54,10 @@ struct RangeNode {
 }
 
 impl RangeNode {
-    /// The order of this node relative to the range of the owner with id `owner` from `lower` on.
-    fn order(&self, lower: &[u8], owner: u64) -> Ordering {
+    /// The order of this node relative to the range of `owner` from `lower` on.
+    fn order(&self, lower: &[u8], owner: OwnerOrder) -> Ordering {
         let order = self.lower[..].cmp(lower);
-        order.then_with(|| self.owner.as_ref().map_or(0, |own| own.id()).cmp(&owner))
+        order.then_with(|| self.owner.as_ref().map(owner_order).cmp(&Some(owner)))
     }
 }
 
@@ -95,18 +106,45 @@ impl GapRanges {
         self.root = self.insert_below(self.root, new);
     }
 
-    /// Removes the range of `owner` from `lower` on, if there is one.
+    /// Removes the range of `owner` from `lower` on, which must exist.
     pub(super) fn remove(&mut self, owner: &Arc<LockOwner>, lower: &[u8]) {
-        self.root = self.remove_below(self.root, lower, owner.id());
-        if self.root == NONE {
-            // Give the memory back: a scan may have locked millions of ranges.
-            *self = Self::default();
+        let unused = self.free.len();
+        self.root = self.remove_below(self.root, lower, owner_order(owner));
+        debug_assert!(self.free.len() > unused, "no such range");
+        // Give memory back, because a transaction may have locked millions of ranges.
+        if self.free.len() > UNUSED_MAX && self.free.len() > self.nodes.len() / 4 * 3 {
+            self.compact();
         }
     }
 
-    /// Changes the upper bound of the range of `owner` from `lower` on, if there is one.
+    /// Leaves out the nodes that are not in use.
+    fn compact(&mut self) {
+        let in_use = self.nodes.iter().filter(|node| node.owner.is_some());
+        let mut nodes = Vec::with_capacity(in_use.count());
+        let mut moved = vec![NONE; self.nodes.len()];
+        for (old, node) in std::mem::take(&mut self.nodes).into_iter().enumerate() {
+            if node.owner.is_some() {
+                moved[old] = nodes.len() as NodeId;
+                nodes.push(node);
+            }
+        }
+        let moved = |id: NodeId| match id {
+            NONE => NONE,
+            id => moved[id as usize],
+        };
+        for node in &mut nodes {
+            node.left = moved(node.left);
+            node.right = moved(node.right);
+            node.last = moved(node.last);
+        }
+        self.root = moved(self.root);
+        self.nodes = nodes;
+        self.free = Vec::new();
+    }
+
+    /// Changes the upper bound of the range of `owner` from `lower` on, which must exist.
     pub(super) fn set_upper(&mut self, owner: &Arc<LockOwner>, lower: &[u8], upper: &[u8]) {
-        self.set_upper_below(self.root, (lower, owner.id()), upper);
+        self.set_upper_below(self.root, (lower, owner_order(owner)), upper);
     }
 
     /// Calls `f` with the owner of each range with `key`, until `f` returns true. Returns whether
@@ -188,9 +226,15 @@ impl GapRanges {
     }
 
     fn is_before(&self, one: NodeId, other: NodeId) -> bool {
-        let other = self.node(other);
-        let owner = other.owner.as_ref().map_or(0, |owner| owner.id());
-        self.node(one).order(&other.lower, owner) == Ordering::Less
+        let (one, other) = (self.node(one), self.node(other));
+        let owner = |node: &RangeNode| node.owner.as_ref().map(owner_order);
+        let order = one.lower.cmp(&other.lower);
+        let order = order.then_with(|| owner(one).cmp(&owner(other)));
+        debug_assert!(
+            order != Ordering::Equal,
+            "two ranges of one owner from one key on"
+        );
+        order == Ordering::Less
     }
 
     /// Divides the subtree of `at` into the nodes before the node `by` and those behind it.
@@ -229,7 +273,7 @@ impl GapRanges {
         }
     }
 
-    fn remove_below(&mut self, at: NodeId, lower: &[u8], owner: u64) -> NodeId {
+    fn remove_below(&mut self, at: NodeId, lower: &[u8], owner: OwnerOrder) -> NodeId {
         if at == NONE {
             return NONE;
         }
@@ -250,8 +294,9 @@ impl GapRanges {
         at
     }
 
-    fn set_upper_below(&mut self, at: NodeId, range: (&[u8], u64), upper: &[u8]) {
+    fn set_upper_below(&mut self, at: NodeId, range: (&[u8], OwnerOrder), upper: &[u8]) {
         if at == NONE {
+            debug_assert!(false, "no such range");
             return;
         }
         let node = self.node_mut(at);

@@ -83,7 +83,7 @@ pub struct LockMemory {
     /// Memory of the merged locks, in bytes.
     pub merged_bytes: u64,
     /// Number of gap locks. A range of keys that several owners have locked counts once for each of
-    /// them, and a range that another owner has locked in part counts as several.
+    /// them. Ranges of one owner that overlap or adjoin count as one.
     pub gaps: u64,
     /// Memory of the bounds of these ranges, in bytes.
     pub gap_bytes: u64,
@@ -132,7 +132,7 @@ impl LockTable {
                 });
             }
         };
-        self.gaps.for_each(add, |_, _| ());
+        self.gaps.for_each_range(add);
         locks
     }
 
@@ -151,7 +151,7 @@ impl LockTable {
             memory.gaps += 1;
             memory.gap_bytes += (lower.len() + upper.len()) as u64;
         };
-        self.gaps.for_each(count, |_, _| ());
+        self.gaps.for_each_range(count);
         memory
     }
 
@@ -182,7 +182,7 @@ impl LockTable {
                 blockers,
             });
         };
-        self.gaps.for_each(|_, _, _| (), add);
+        self.gaps.for_each_wait(add);
         waits
     }
 

@@ -191,7 +191,7 @@ impl LockTable {
             }
         }
         let add = |waiter: &Arc<LockRequest>, _| waiters.push(Arc::clone(waiter));
-        self.gaps.for_each(|_, _, _| (), add);
+        self.gaps.for_each_wait(add);
         waiters
     }
 

@@ -73,7 +73,8 @@ impl OwnGaps {
         Some((start, end))
     }
 
-    /// Finds the ranges that overlap or adjoin a new one. The end of one index equals the start of
+    /// Finds the ranges that overlap or adjoin a new one, of which the owner must not have all keys
+    /// already. The end of one index equals the start of
     /// the next one, and ranges of two indexes do not adjoin.
     pub(super) fn joined(&self, lower: &[u8], upper: &[u8]) -> Joined {
         let mut joined = Joined {
@@ -90,10 +91,8 @@ impl OwnGaps {
             if end > lower {
                 joined.grant = GapGrant::Partly;
             }
+            debug_assert!(end < upper, "the owner has the whole range");
             joined.continued = Some(start.into());
-            if end > upper {
-                joined.upper = end.to_vec();
-            }
         }
         let behind = (Bound::Excluded(lower), Bound::Included(upper));
         for (start, end) in self.ranges.range::<[u8], _>(behind) {

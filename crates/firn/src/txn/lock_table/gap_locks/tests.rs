@@ -13,68 +13,143 @@ fn key(n: u32) -> Vec<u8> {
     key
 }
 
-/// The locked ranges of all owners as a plain list: owner, lower bound, upper bound.
-#[derive(Default)]
-struct Model(Vec<(u64, u32, u32)>);
+/// Numbers of keys below this one belong to index 7, the others to index 8. The first key of index
+/// 8 is the end of index 7.
+const FIRST_OF_8: u32 = 20;
+const KEYS: u32 = 40;
+
+/// The key with number `n` of the two indexes.
+fn numbered(n: u32) -> Vec<u8> {
+    match n.checked_sub(FIRST_OF_8) {
+        None if n == 0 => 7_u32.to_be_bytes().to_vec(),
+        None => key(n),
+        Some(0) => 8_u32.to_be_bytes().to_vec(),
+        Some(n) => [&8_u32.to_be_bytes()[..], &n.to_be_bytes()].concat(),
+    }
+}
+
+/// The owners that have locked each key.
+struct Model(Vec<Vec<u64>>);
 
 impl Model {
     fn is_locked_against(&self, owner: u64, n: u32) -> bool {
-        let mut all = self.0.iter();
-        all.any(|&(other, lower, upper)| other != owner && lower <= n && n < upper)
+        self.0[n as usize].iter().any(|other| *other != owner)
     }
 
     fn holds(&self, owner: u64, n: u32) -> bool {
-        let mut all = self.0.iter();
-        all.any(|&(other, lower, upper)| other == owner && lower <= n && n < upper)
+        self.0[n as usize].contains(&owner)
     }
+
+    fn set(&mut self, owner: u64, lower: u32, upper: u32, holds: bool) {
+        for owners in &mut self.0[lower as usize..upper as usize] {
+            owners.retain(|other| *other != owner);
+            if holds {
+                owners.push(owner);
+            }
+        }
+    }
+}
+
+/// A random range within one of the two indexes, often a whole index.
+fn random_range(rng: &mut SmallRng) -> (u32, u32) {
+    let (first, end) = match rng.random() {
+        true => (0, FIRST_OF_8),
+        false => (FIRST_OF_8, KEYS),
+    };
+    if rng.random_range(0..8) == 0 {
+        return (first, end);
+    }
+    let lower = rng.random_range(first..=end);
+    (lower, rng.random_range(lower..=end))
+}
+
+/// The ranges of each owner are those of the tree, and none of them adjoin within an index.
+fn check_own_ranges(table: &GapLockTable, owners: &[Arc<LockOwner>]) {
+    let mut listed = Vec::new();
+    table.for_each_range(|lower, upper, owner| {
+        listed.push((owner.id(), lower.to_vec(), upper.to_vec()));
+    });
+    let mut own = Vec::new();
+    for owner in owners {
+        let gaps = owner.gaps.lock();
+        let mut before: Option<(IndexId, &[u8])> = None;
+        for (lower, upper) in &gaps.ranges {
+            let index = index_of(lower);
+            assert!(before.is_none_or(|(of, end)| of != index || end < &lower[..]));
+            before = Some((index, upper));
+            own.push((owner.id(), lower.to_vec(), upper.clone()));
+        }
+    }
+    listed.sort();
+    own.sort();
+    assert_eq!(listed, own);
 }
 
 #[test]
 fn ranges_are_those_of_a_plain_list() {
-    const KEYS: u32 = 40;
     for seed in 0..400 {
         let mut rng = SmallRng::seed_from_u64(seed);
         let table = GapLockTable::new(Arc::default());
         let owners: Vec<_> = (1..5).map(|id| LockOwner::new(id, 0)).collect();
-        let mut model = Model::default();
-        for _ in 0..60 {
+        let mut model = Model(vec![Vec::new(); KEYS as usize]);
+        let mut waiters: Vec<(Arc<LockRequest>, u32)> = Vec::new();
+        for _ in 0..80 {
             let owner = &owners[rng.random_range(0..owners.len())];
-            let lower = rng.random_range(0..KEYS);
-            let upper = rng.random_range(lower..=KEYS);
-            if rng.random_range(0..10) == 0 {
-                table.release_all(owner);
-                model.0.retain(|(id, _, _)| *id != owner.id());
-            } else {
-                let mut held = (lower..upper).map(|n| model.holds(owner.id(), n));
-                let expected = match lower == upper || held.clone().all(|h| h) {
-                    true => GapGrant::Before,
-                    false if held.any(|h| h) => GapGrant::Partly,
-                    false => GapGrant::Newly,
-                };
-                let grant = table.lock(owner, &key(lower), &key(upper));
-                assert_eq!(grant, expected, "seed {seed}");
-                model.0.push((owner.id(), lower, upper));
-                if grant == GapGrant::Newly && rng.random() {
-                    // Give a part of the range back, as a scan does when it meets a key that
-                    // another transaction has inserted.
-                    let from = rng.random_range(lower..=upper);
-                    table.unlock(owner, &key(from), &key(upper));
-                    model.0.pop();
-                    model.0.push((owner.id(), lower, from));
+            let (lower, upper) = random_range(&mut rng);
+            match rng.random_range(0..10) {
+                0 => {
+                    table.release_all(owner);
+                    model.set(owner.id(), 0, KEYS, false);
+                }
+                1 => {
+                    let n = rng.random_range(0..KEYS);
+                    let waiter = table.enqueue(owner, &numbered(n));
+                    assert_eq!(waiter.is_some(), model.is_locked_against(owner.id(), n));
+                    waiters.extend(waiter.map(|waiter| (waiter, n)));
+                }
+                _ => {
+                    let mut held = (lower..upper).map(|n| model.holds(owner.id(), n));
+                    let expected = match lower == upper || held.clone().all(|h| h) {
+                        true => GapGrant::Before,
+                        false if held.any(|h| h) => GapGrant::Partly,
+                        false => GapGrant::Newly,
+                    };
+                    let grant = table.lock(owner, &numbered(lower), &numbered(upper));
+                    assert_eq!(grant, expected, "seed {seed}");
+                    model.set(owner.id(), lower, upper, true);
+                    if grant == GapGrant::Newly && rng.random() {
+                        // Give a part of the range back, as a scan does when it meets a key that
+                        // another transaction has inserted, or a row that it skips.
+                        let from = rng.random_range(lower..=upper);
+                        let to = rng.random_range(from..=upper);
+                        table.unlock(owner, &numbered(from), &numbered(to));
+                        model.set(owner.id(), from, to, false);
+                    }
                 }
             }
+            check_own_ranges(&table, &owners);
             for owner in &owners {
                 for n in 0..KEYS {
                     assert_eq!(
-                        table.is_locked_against(owner, &key(n)),
+                        table.is_locked_against(owner, &numbered(n)),
                         model.is_locked_against(owner.id(), n),
                         "seed {seed}, owner {}, key {n}",
                         owner.id()
                     );
                 }
             }
+            waiters.retain(|(waiter, n)| {
+                let waits = waiter.outcome() == WaitOutcome::Waiting;
+                let blocked = model.is_locked_against(waiter.owner.id(), *n);
+                // An insert that was granted once does not wait again.
+                assert!(waits == blocked, "seed {seed}, insert of {n}");
+                waits
+            });
         }
         owners.iter().for_each(|owner| table.release_all(owner));
+        for (waiter, _) in &waiters {
+            assert_eq!(waiter.outcome(), WaitOutcome::Granted);
+        }
         for slot in &table.slots {
             assert!(slot.indexes.lock().is_empty());
             assert_eq!(slot.owners.load(Ordering::SeqCst), 0);
@@ -91,7 +166,7 @@ fn a_scan_keeps_one_range() {
     }
     assert_eq!(owner.gaps_held(), 1);
     let mut ranges = 0;
-    table.for_each(|_, _, _| ranges += 1, |_, _| {});
+    table.for_each_range(|_, _, _| ranges += 1);
     assert_eq!(ranges, 1);
 }
 
@@ -207,5 +282,5 @@ fn the_end_of_an_index_is_not_joined_to_the_next_one() {
     assert!(table.is_locked_against(&b, &key));
     table.release_all(&a);
     assert!(!table.is_locked_against(&b, &key));
-    table.for_each(|_, _, _| panic!("a range is left"), |_, _| {});
+    table.for_each_range(|_, _, _| panic!("a range is left"));
 }

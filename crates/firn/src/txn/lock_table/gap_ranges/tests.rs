@@ -71,8 +71,8 @@ fn ranges_are_those_of_a_plain_list() {
     }
 }
 
-/// Ranges that come in ascending order, as those of a scan do, leave a flat tree, and the removal
-/// of all gives the memory back.
+/// Ranges that come in ascending order, as those of a scan do, leave a flat tree. The removal of
+/// nearly all gives the memory back, and the others are still found.
 #[test]
 fn ascending_ranges_leave_a_flat_tree() {
     const RANGES: u32 = 100_000;
@@ -83,9 +83,11 @@ fn ascending_ranges_leave_a_flat_tree() {
     }
     let depth = ranges.depth(ranges.root);
     assert!(depth < 60, "{depth}");
-    for n in (0..RANGES).rev() {
+    for n in (0..RANGES).rev().filter(|n| n % 1000 != 7) {
         ranges.remove(&owner, &key(2 * n));
     }
-    assert!(ranges.is_empty());
-    assert_eq!(ranges.nodes.capacity(), 0);
+    assert!(ranges.nodes.capacity() < 4 * UNUSED_MAX);
+    for n in 0..RANGES {
+        assert_eq!(ranges.any_with(&key(2 * n), |_| true), n % 1000 == 7);
+    }
 }
