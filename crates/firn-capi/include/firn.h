@@ -763,7 +763,7 @@ typedef struct firn_counters {
   // Deadlocks found.
   uint64_t deadlocks;
   // Seqno of the last commit.
-  uint64_t commits;
+  uint64_t last_seqno;
   // Commits delayed or stopped by write stalls.
   uint64_t write_stalls;
   // Time that commits were delayed or stopped by write stalls, microseconds.
