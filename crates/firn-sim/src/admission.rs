@@ -124,7 +124,8 @@ enum Event {
     Arrive(usize),
     /// A timer with its number.
     Timer(usize, u64),
-    Woken(usize),
+    /// A wakeup with its number.
+    Woken(usize, u64),
     Commit(usize),
     Kill(usize),
     Mode(usize),
@@ -139,6 +140,8 @@ struct Writer {
     timer: u64,
     /// It was woken and has not run yet.
     woken: bool,
+    /// Number of its last wakeup. A wakeup has no effect if the timer has let the writer run first.
+    wakeup: u64,
     killed_us: Option<u64>,
     charge: GateCharge,
     bytes: u64,
@@ -203,8 +206,9 @@ impl Machine {
             if !std::mem::replace(&mut self.writers[writer].woken, true) {
                 self.herd += 1;
                 self.outcome.herd = self.outcome.herd.max(self.herd);
+                self.writers[writer].wakeup += 1;
                 let runs = self.now + self.rng.random_range(LATENCY_US);
-                self.at(runs, Event::Woken(writer));
+                self.at(runs, Event::Woken(writer, self.writers[writer].wakeup));
             }
         }
     }
@@ -219,13 +223,18 @@ impl Machine {
             Event::Arrive(writer) => self.arrive(writer),
             Event::Timer(writer, timer) => {
                 if self.writers[writer].timer == timer {
-                    self.look(writer);
+                    self.runs(writer);
                 }
             }
-            Event::Woken(writer) => {
-                self.herd -= 1;
-                self.writers[writer].woken = false;
-                self.look(writer);
+            Event::Woken(writer, wakeup) => {
+                let Writer {
+                    woken,
+                    wakeup: last,
+                    ..
+                } = self.writers[writer];
+                if woken && wakeup == last {
+                    self.runs(writer);
+                }
             }
             Event::Kill(writer) => {
                 self.writers[writer].killed_us = Some(self.now);
@@ -278,7 +287,15 @@ impl Machine {
         }
     }
 
-    /// The thread of a waiting writer runs.
+    /// The thread of a waiting writer runs, because of its timer or of a wakeup.
+    fn runs(&mut self, writer: usize) {
+        if std::mem::take(&mut self.writers[writer].woken) {
+            self.herd -= 1;
+        }
+        self.look(writer);
+    }
+
+    /// A writer looks at its ticket.
     fn look(&mut self, writer: usize) {
         let Some(ticket) = self.writers[writer].ticket else {
             return;
