@@ -7,8 +7,10 @@ use super::observer::{ObserverCell, report_wait};
 pub use super::own_gaps::GapGrant;
 use super::own_gaps::{Joined, OwnGaps, index_of};
 use crate::base::IndexId;
+use crate::txn::number_hasher::NumberHasher;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
+use std::hash::BuildHasherDefault;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
@@ -36,7 +38,9 @@ const OWNERS_LISTED: usize = 64;
 /// Where the host has fixed the commit order of two transactions, an insert of the one does not
 /// wait for gap locks of the other ([`ObserverCell::is_order_fixed`]).
 ///
-/// Lock order: graph → a slot's `indexes` → an owner's `gaps`, or its host.
+/// Lock order: graph → an owner's `gaps` → a slot's `indexes` → an owner's host. The owner's thread
+/// looks at its own ranges before it takes the mutex of the slot, for which all sessions that scan
+/// the same index compete.
 ///
 /// Rejected: locking the entry at the end of a gap, as InnoDB does. Keys that are inserted or
 /// removed would have to inherit locks, and the memtable has no place for them.
@@ -52,7 +56,7 @@ pub(super) struct GapLockTable {
 struct GapSlot {
     /// Number of owners with gap locks in this slot, which is read without the lock of `indexes`.
     owners: AtomicUsize,
-    indexes: Mutex<HashMap<IndexId, IndexGaps>>,
+    indexes: Mutex<HashMap<IndexId, IndexGaps, BuildHasherDefault<NumberHasher>>>,
 }
 
 /// The gap locks of one index.
@@ -132,45 +136,23 @@ impl IndexGaps {
         }
     }
 
-    /// Locks the range for `owner`, whose ranges are `own`. Returns how it was granted.
-    fn lock(
-        &mut self,
-        owner: &Arc<LockOwner>,
-        own: &mut OwnGaps,
-        lower: &[u8],
-        upper: &[u8],
-    ) -> GapGrant {
-        if own.has_all(lower, upper) {
-            return GapGrant::Before;
-        }
-        // The usual case: a scan goes on where it is.
-        if let Some((start, end)) = own.continued_only(lower, upper) {
-            self.ranges.set_upper(owner, start, upper);
-            end.clear();
-            end.extend_from_slice(upper);
-            return GapGrant::Newly;
-        }
-        let Joined {
-            grant,
-            continued,
-            swallowed,
-            upper,
-        } = own.joined(lower, upper);
-        for start in &swallowed {
+    /// Locks the range from `lower` on for `owner`, whose ranges are `own`, together with the ranges
+    /// that it is joined with.
+    fn lock(&mut self, owner: &Arc<LockOwner>, own: &mut OwnGaps, lower: &[u8], joined: Joined) {
+        for start in &joined.swallowed {
             self.ranges.remove(owner, start);
             own.ranges.remove(start);
         }
-        match continued {
+        match joined.continued {
             Some(start) => {
-                self.ranges.set_upper(owner, &start, &upper);
-                own.ranges.insert(start, upper);
+                self.ranges.set_upper(owner, &start, &joined.upper);
+                own.ranges.insert(start, joined.upper);
             }
             None => {
-                self.ranges.insert(owner, lower, &upper);
-                own.ranges.insert(lower.into(), upper);
+                self.ranges.insert(owner, lower, &joined.upper);
+                own.ranges.insert(lower.into(), joined.upper);
             }
         }
-        grant
     }
 
     /// Removes the keys of the range from the ranges of `owner`, which are `own`.
@@ -248,22 +230,32 @@ impl GapLockTable {
         }
         let index = index_of(lower);
         let slot = self.slot(index);
-        let grant = {
+        let mut own = owner.gaps.lock();
+        let mut grant = GapGrant::Before;
+        if let Some((start, end)) = own.continued_only(lower, upper) {
+            // The usual case: a scan goes on where it is.
             let mut indexes = slot.indexes.lock();
             let gaps = indexes.entry(index).or_default();
-            let mut own = owner.gaps.lock();
-            let grant = gaps.lock(owner, &mut own, lower, upper);
-            if grant != GapGrant::Before {
-                let bit = 1 << Self::slot_number(index);
-                if own.slots & bit == 0 {
-                    own.slots |= bit;
-                    slot.owners.fetch_add(1, Ordering::SeqCst);
-                }
-                drop(own);
-                gaps.report_waiters(owner, lower, upper, &self.observer);
+            gaps.ranges.set_upper(owner, start, upper);
+            gaps.report_waiters(owner, lower, upper, &self.observer);
+            drop(indexes);
+            end.clear();
+            end.extend_from_slice(upper);
+            grant = GapGrant::Newly;
+        } else if !own.has_all(lower, upper) {
+            let joined = own.joined(lower, upper);
+            grant = joined.grant;
+            let bit = 1 << Self::slot_number(index);
+            if own.slots & bit == 0 {
+                own.slots |= bit;
+                slot.owners.fetch_add(1, Ordering::SeqCst);
             }
-            grant
-        };
+            let mut indexes = slot.indexes.lock();
+            let gaps = indexes.entry(index).or_default();
+            gaps.lock(owner, &mut own, lower, joined);
+            gaps.report_waiters(owner, lower, upper, &self.observer);
+        }
+        drop(own);
         // The lock must be visible before the caller looks at the uncommitted keys of other owners.
         fence(Ordering::SeqCst);
         grant
@@ -277,15 +269,17 @@ impl GapLockTable {
         }
         let mut woken = Vec::new();
         let index = index_of(lower);
+        let mut own = owner.gaps.lock();
         let mut indexes = self.slot(index).indexes.lock();
         if let Some(gaps) = indexes.get_mut(&index) {
-            gaps.unlock(owner, &mut owner.gaps.lock(), lower, upper);
+            gaps.unlock(owner, &mut own, lower, upper);
             gaps.grant(lower, upper, &self.observer, &mut woken);
             if gaps.is_empty() {
                 indexes.remove(&index);
             }
         }
         drop(indexes);
+        drop(own);
         woken.iter().for_each(|waiter| waiter.notify());
     }
 

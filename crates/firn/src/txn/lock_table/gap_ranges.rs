@@ -294,22 +294,41 @@ impl GapRanges {
         at
     }
 
-    fn set_upper_below(&mut self, at: NodeId, range: (&[u8], OwnerOrder), upper: &[u8]) {
+    /// Changes an upper bound in the subtree of `at`. Returns the changed node, if the range has
+    /// become longer.
+    fn set_upper_below(
+        &mut self,
+        at: NodeId,
+        range: (&[u8], OwnerOrder),
+        upper: &[u8],
+    ) -> Option<NodeId> {
         if at == NONE {
             debug_assert!(false, "no such range");
-            return;
+            return None;
         }
         let node = self.node_mut(at);
         let (left, right) = (node.left, node.right);
-        match node.order(range.0, range.1) {
+        let longer = match node.order(range.0, range.1) {
             Ordering::Equal => {
+                let longer = node.upper[..] < *upper;
                 node.upper.clear();
                 node.upper.extend_from_slice(upper);
+                longer.then_some(at)
             }
             Ordering::Less => self.set_upper_below(right, range, upper),
             Ordering::Greater => self.set_upper_below(left, range, upper),
+        };
+        // A scan makes its range longer at each row, so this must take few comparisons.
+        match longer {
+            None => self.update_last(at),
+            Some(changed) => {
+                let last = self.node(at).last;
+                if last != changed && self.node(last).upper[..] < *upper {
+                    self.node_mut(at).last = changed;
+                }
+            }
         }
-        self.update_last(at);
+        longer
     }
 
     fn any_below<'a>(
