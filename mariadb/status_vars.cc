@@ -32,7 +32,7 @@ struct st_mysql_show_var counter_variables[] = {COUNTER("blob_bytes_live", blob_
                                                 COUNTER("block_cache_misses", block_cache_misses),
                                                 COUNTER("bytes_read", bytes_read),
                                                 COUNTER("bytes_written", bytes_written),
-                                                COUNTER("commits", commits),
+                                                COUNTER("commits", last_seqno),
                                                 COUNTER("compacted_bytes_read", compacted_bytes_read),
                                                 COUNTER("compacted_bytes_written", compacted_bytes_written),
                                                 {"condition", reinterpret_cast<char*>(&condition), SHOW_CHAR_PTR},
