@@ -48,9 +48,7 @@ def manifest(server: Server) -> int:
 
 
 @pytest.mark.parametrize("kind", ["truncate", "create"])
-def test_many_statements_leave_nothing_behind(
-    own_server: Callable[..., Server], kind: str
-) -> None:
+def test_many_statements_leave_nothing_behind(own_server: Callable[..., Server], kind: str) -> None:
     server = own_server("--loose-firn-memory-limit=67108864")
     server.query("CREATE DATABASE d")
     definition = f"(a INT AUTO_INCREMENT PRIMARY KEY, b INT, KEY (b)) ENGINE={ENGINE}"

@@ -80,7 +80,9 @@ def _normal(answer: Answer, engine: str) -> Answer:
     number, affected, rows, warnings = answer
     named = tuple(
         tuple(
-            value.replace(f"temporary_{engine[:3].lower()}", "d").replace(f"ENGINE={engine}", "ENGINE")
+            value.replace(f"temporary_{engine[:3].lower()}", "d").replace(
+                f"ENGINE={engine}", "ENGINE"
+            )
             if isinstance(value, str)
             else value
             for value in row
@@ -613,7 +615,9 @@ def test_a_large_table_spills(own_server: Any) -> None:
         "CREATE TEMPORARY TABLE t (id INT PRIMARY KEY, v INT, w VARCHAR(400), b BLOB, KEY (v), "
         f"UNIQUE KEY (v, w)) ENGINE={ENGINE}"
     )
-    fill = "SELECT seq, seq % 1000, CONCAT(MD5(seq), MD5(seq + 1), MD5(seq + 2), MD5(-seq)), MD5(seq)"
+    fill = (
+        "SELECT seq, seq % 1000, CONCAT(MD5(seq), MD5(seq + 1), MD5(seq + 2), MD5(-seq)), MD5(seq)"
+    )
     total = "SELECT COUNT(*), SUM(id), SUM(v), SUM(LENGTH(w)), MIN(w), MAX(w) FROM t"
     run(f"INSERT INTO t {fill} FROM seq_1_to_{rows}")
     before = run(total)
@@ -628,7 +632,9 @@ def test_a_large_table_spills(own_server: Any) -> None:
     run("ROLLBACK")
     assert run(total)[2] == before[2]
     run("INSERT INTO t SELECT id + 1000000, v + 2000, w, REPEAT('b', 20000) FROM t LIMIT 1000")
-    assert run("SELECT COUNT(*), SUM(LENGTH(b)) FROM t WHERE id > 1000000")[2] == ((1000, 20_000_000),)
+    assert run("SELECT COUNT(*), SUM(LENGTH(b)) FROM t WHERE id > 1000000")[2] == (
+        (1000, 20_000_000),
+    )
     run("ALTER TABLE t ADD KEY (w), DROP KEY v")
     assert run("SELECT COUNT(*) FROM t FORCE INDEX (w) WHERE w >= ''")[2] == ((rows + 1000,),)
     assert run("CHECK TABLE t EXTENDED")[2][-1][3] == "OK"
@@ -647,7 +653,12 @@ def test_the_end_of_a_session_frees_its_space(own_server: Any) -> None:
     server.query("CREATE DATABASE d")
     for ending in ("kill", "close", "connection lost"):
         session = server.connect("d")
-        assert _answer(session, f"CREATE TEMPORARY TABLE t (id INT PRIMARY KEY, w TEXT) ENGINE={ENGINE}")[0] == 0
+        assert (
+            _answer(
+                session, f"CREATE TEMPORARY TABLE t (id INT PRIMARY KEY, w TEXT) ENGINE={ENGINE}"
+            )[0]
+            == 0
+        )
         fill = "INSERT INTO t SELECT seq, CONCAT(MD5(seq), MD5(RAND())) FROM seq_1_to_{}"
         assert _answer(session, fill.format(300_000))[0] == 0
         assert _answer(session, "BEGIN")[0] == 0
@@ -661,7 +672,10 @@ def test_the_end_of_a_session_frees_its_space(own_server: Any) -> None:
         else:
             session._sock.shutdown(socket.SHUT_RDWR)
         if IS_FIRN:
-            assert _wait_for(lambda: _bytes_on_disk(server) < 2 << 20), (ending, _bytes_on_disk(server))
+            assert _wait_for(lambda: _bytes_on_disk(server) < 2 << 20), (
+                ending,
+                _bytes_on_disk(server),
+            )
 
 
 def test_a_crash_leaves_nothing(own_server: Any) -> None:
@@ -831,8 +845,13 @@ def test_a_replica_hands_tables_over(own_server: Any) -> None:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     primary = own_server(
-        "--log-bin=bin", "--server-id=1", "--binlog-format=STATEMENT", "--skip-networking=0",
-        "--bind-address=127.0.0.1", f"--port={port}", f"--default-storage-engine={ENGINE}",
+        "--log-bin=bin",
+        "--server-id=1",
+        "--binlog-format=STATEMENT",
+        "--skip-networking=0",
+        "--bind-address=127.0.0.1",
+        f"--port={port}",
+        f"--default-storage-engine={ENGINE}",
     )
     replica = own_server("--server-id=2", f"--default-storage-engine={ENGINE}", "--log-bin=bin")
     primary.query("CREATE USER r@'127.0.0.1' IDENTIFIED BY 'r'")
@@ -913,7 +932,9 @@ def test_many_sessions_at_once(server: Server) -> None:
         ):
             assert _answer(session, sql)[0] == 0
     for number, session in enumerate(sessions):
-        assert _answer(session, "SELECT COUNT(*), MIN(v), MAX(v) FROM t")[2] == ((50, number, number),)
+        assert _answer(session, "SELECT COUNT(*), MIN(v), MAX(v) FROM t")[2] == (
+            (50, number, number),
+        )
         assert _answer(session, "ROLLBACK" if number % 2 else "COMMIT")[0] == 0
     for number, session in enumerate(sessions):
         assert _answer(session, "SELECT COUNT(*) FROM t")[2] == ((0 if number % 2 else 50,),)
@@ -949,7 +970,14 @@ class Random:
         )
 
     def _create(self, table: str) -> str:
-        keys = ["PRIMARY KEY (id)", "KEY (v)", "KEY (w, v)", "UNIQUE KEY (v, s)", "UNIQUE KEY (s)", "KEY (s(2))"]
+        keys = [
+            "PRIMARY KEY (id)",
+            "KEY (v)",
+            "KEY (w, v)",
+            "UNIQUE KEY (v, s)",
+            "UNIQUE KEY (s)",
+            "KEY (s(2))",
+        ]
         chosen = self.random.sample(keys, self.random.randrange(1, 4))
         if "PRIMARY KEY (id)" not in chosen and self.random.random() < 0.7:
             chosen.append("PRIMARY KEY (id)")
@@ -994,8 +1022,16 @@ class Random:
         if choice < 0.87:
             return self.random.choice(
                 [
-                    "BEGIN", "BEGIN", "BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT a", "SAVEPOINT b",
-                    "ROLLBACK TO a", "ROLLBACK TO b", "RELEASE SAVEPOINT a",
+                    "BEGIN",
+                    "BEGIN",
+                    "BEGIN",
+                    "COMMIT",
+                    "ROLLBACK",
+                    "SAVEPOINT a",
+                    "SAVEPOINT b",
+                    "ROLLBACK TO a",
+                    "ROLLBACK TO b",
+                    "RELEASE SAVEPOINT a",
                 ]
             )
         if table == "p":

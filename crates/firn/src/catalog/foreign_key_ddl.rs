@@ -89,7 +89,8 @@ impl Catalog {
     /// waits for the end of all transactions that have used the table's indexes for a foreign key
     /// check.
     ///
-    /// # Errors Those of [`Self::truncate`]; `LockTimeout` and `Interrupted` while it waits.
+    /// # Errors
+    /// Those of [`Self::truncate`]; `LockTimeout` and `Interrupted` while it waits.
     pub fn truncate_referenced(
         &self,
         name: &str,
