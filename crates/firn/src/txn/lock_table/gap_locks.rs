@@ -136,8 +136,8 @@ impl IndexGaps {
         }
     }
 
-    /// Locks the range from `lower` on for `owner`, whose ranges are `own`, together with the ranges
-    /// that it is joined with.
+    /// Locks the range from `lower` on for `owner`, whose ranges are `own`, together with the
+    /// ranges that it is joined with.
     fn lock(&mut self, owner: &Arc<LockOwner>, own: &mut OwnGaps, lower: &[u8], joined: Joined) {
         for start in &joined.swallowed {
             self.ranges.remove(owner, start);

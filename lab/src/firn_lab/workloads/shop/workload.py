@@ -9,8 +9,8 @@ from firn_lab.targets.target import Target
 from firn_lab.workloads.fill import Share
 from firn_lab.workloads.sessions import SessionWorkload
 from firn_lab.workloads.shop.data import (
-    WARM_COLUMNS,
     STOCK,
+    WARM_COLUMNS,
     Sizes,
     create_tables,
     everything,
