@@ -15,10 +15,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 /// between `merged` and `held` when they have to wait for one of them, read its weight in a
 /// deadlock search, and interrupt it. Lock order: `merged` → `held`. `waiting` and `parked` are
 /// leaves. `gaps` comes before a slot of gap locks, and reports read it with the graph lock held.
-/// `host` is held while a callback of the host runs ([`super::WaitObserver`]), and may be taken with
-/// the graph lock, a shard, `gaps` or a slot of gap locks held: these callbacks do not come back to
-/// the lock table, and the locks that they take in the host are never held by a thread that calls
-/// the engine. No thread holds the `host` mutexes or the `gaps` of two owners.
+/// `host` is held while a callback of the host runs ([`super::WaitObserver`]), and may be taken
+/// with the graph lock, a shard, `gaps` or a slot of gap locks held: these callbacks do not come
+/// back to the lock table, and the locks that they take in the host are never held by a thread that
+/// calls the engine. No thread holds the `host` mutexes or the `gaps` of two owners.
 pub struct LockOwner {
     id: u64,
     /// The host's number of the session, for reports; 0 for none.
