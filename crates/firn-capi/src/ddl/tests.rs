@@ -158,6 +158,27 @@ fn manifest(env: &MemEnv) -> (String, u64) {
     (name, len)
 }
 
+/// Brings the tree to rest. Returns the bytes of the edits that this needs; `None` if the manifest
+/// was rewritten meanwhile.
+fn rest(env: &MemEnv, db: &Db) -> Option<u64> {
+    let (before, len) = manifest(env);
+    db.flush().unwrap();
+    while db.compact_once().unwrap() {}
+    // Retired indexes are forgotten once no file and no memtable has entries of them.
+    assert!(db.catalog().retired().len() < 500);
+    assert!(db.catalog().counters().snapshot().len() < 10);
+    let (after, grown) = manifest(env);
+    (before == after).then(|| grown - len)
+}
+
+/// The second half of `costs` is at most `room` above the first.
+fn check_flat(costs: &[u64], room: u64) {
+    let (early, late) = costs.split_at(costs.len() / 2);
+    let most = |costs: &[u64]| *costs.iter().max().expect("costs were measured");
+    let (before, now) = (most(early), most(late));
+    assert!(now <= before + room, "{now} bytes, before {before}");
+}
+
 /// 1000 pairs of `CREATE` and `DROP`, or `FIRN_TEST_CREATES` of them. Each table has a row and an
 /// AUTO_INCREMENT counter when it is dropped.
 #[test]
@@ -187,23 +208,13 @@ fn creates_and_drops_leave_nothing_behind() {
         assert_eq!(done, firn_status::FIRN_OK);
         log.push(db.counters().wal_bytes_written - before);
         if n % 50 == 0 {
-            let (name, len) = manifest(&env);
-            db.flush().unwrap();
-            while db.compact_once().unwrap() {}
-            let (now, grown) = manifest(&env);
-            if name == now {
-                edits.push(grown - len);
-            }
-            assert!(db.catalog().retired().len() < 500);
-            assert!(db.catalog().counters().snapshot().len() < 10);
+            edits.extend(rest(&env, &db));
             memory.push(db.memory().total());
         }
     }
-    let most = |all: &[u64]| all.iter().copied().max().unwrap();
-    for (bytes, room) in [(&edits, 256), (&log, 64), (&memory, 256 << 10)] {
-        let (early, late) = bytes.split_at(bytes.len() / 2);
-        assert!(most(late) <= most(early) + room, "{early:?}, then {late:?}");
-    }
+    check_flat(&edits, 256);
+    check_flat(&log, 64);
+    check_flat(&memory, 256 << 10);
     assert!(db.catalog().list("").is_empty());
     forget(handle);
     db.close().unwrap();
@@ -238,23 +249,11 @@ fn truncates_leave_nothing_behind() {
         assert_eq!(done, firn_status::FIRN_OK);
         log.push(db.counters().wal_bytes_written - before);
         if n % 50 == 0 {
-            let (name, len) = manifest(&env);
-            db.flush().unwrap();
-            while db.compact_once().unwrap() {}
-            let (now, grown) = manifest(&env);
-            if name == now {
-                edits.push(grown - len);
-            }
-            // The retired indexes are forgotten once no file and no memtable has entries.
-            assert!(db.catalog().retired().len() < 500);
-            assert!(db.catalog().counters().snapshot().len() < 10);
+            edits.extend(rest(&env, &db));
         }
     }
-    let most = |all: &[u64]| all.iter().copied().max().unwrap();
-    let (early, late) = edits.split_at(edits.len() / 2);
-    assert!(most(late) <= most(early) + 256, "{early:?}, then {late:?}");
-    let (early, late) = log.split_at(log.len() / 2);
-    assert!(most(late) <= most(early), "log bytes of a statement");
+    check_flat(&edits, 256);
+    check_flat(&log, 0);
     assert!(db.catalog().counters().cell(INDEX_IDS).read().value >= count);
     // SAFETY: the session is not used afterwards.
     unsafe { firn_session_free(session) };

@@ -2,8 +2,8 @@
 //!
 //! After a crash the host repeats or undoes each interrupted statement with the help of its DDL
 //! log, and ignores errors of the engine meanwhile. The statement has passed all checks already. So
-//! drops and renames that the host asks for now must not fail by a check, for example that of
-//! foreign keys: see [`Catalog::begin_ddl_recovery`].
+//! the drops and renames of this phase must not fail by a check, for example that of foreign keys:
+//! see [`Catalog::begin_ddl_recovery`].
 //!
 //! Afterwards some tables may still have the name of a copy (`#sql…`), because the host's DDL log
 //! was lost, or because a step of the host failed. Most of these copies are garbage, but one may be
@@ -48,7 +48,7 @@ pub trait DefinitionFiles {
     fn remove(&self, copy: &str);
 }
 
-/// What has become of a table with the name of a copy.
+/// The fate of a table with the name of a copy after the recovery of DDL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeftoverFate {
     /// The table was garbage and is dropped.
