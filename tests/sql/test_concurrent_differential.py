@@ -236,7 +236,7 @@ def _gap_grows_by_a_rollback(
 def _reads_what_was_committed_meanwhile(
     server: Server, database: str, script: Script, difference: EffectDiffers
 ) -> bool:
-    """Whether InnoDB reads the same rows as FIRN if it repeats the read whose wait has ended.
+    """Whether InnoDB meets the same rows as FIRN if it repeats the statement whose wait has ended.
 
     At READ COMMITTED, a scan that has waited for an entry goes on behind its last row on FIRN, and
     reads rows that were committed in front of the entry meanwhile. InnoDB goes on at the entry.
@@ -247,7 +247,7 @@ def _reads_what_was_committed_meanwhile(
     (session,) = sessions
     steps = [Step(step.session, step.sql) for step in script.steps[: difference.number]]
     own = [step.sql for step in steps if step.session == session]
-    if not own[0].endswith("READ COMMITTED") or not own[-1].startswith("SELECT"):
+    if not own[0].endswith("READ COMMITTED") or not own[-1].startswith(("SELECT", "UPDATE")):
         return False
     steps.append(Step(session, own[-1]))
     _fresh(server, database)
