@@ -35,7 +35,7 @@ use crate::compaction::RestGoal;
 use crate::env::{CountingEnv, Env, IoStats};
 use crate::memtable::Memtable;
 use crate::read::SuperVersions;
-use crate::store::{DiskReserve, FileStore};
+use crate::store::{DiskReserve, FileKind, FileStore};
 use crate::txn::{
     ActiveInserts, LockOwner, LockTable, SnapshotList, Transaction, TransactionContext,
     TransactionList, WaitObserver,
@@ -219,7 +219,10 @@ impl Db {
             let message = format!("room for a full disk: {error}");
             listener.log(Severity::Warning, &message);
         }
-        versions.source().store().remove_left_sorts()?;
+        // A crash has ended the loads that these temporary files belong to.
+        for id in versions.take_found(FileKind::Sort) {
+            versions.source().store().remove_sort(id)?;
+        }
         let blobs = open_blobs(&versions, &options, &replayed)?;
         let first_segment = recovery::new_segment(&*env, dir, &versions, &replayed)?;
         let archive = options.log_archive_dir.clone();
@@ -388,8 +391,8 @@ impl Db {
         if let Some(background) = background {
             background.stop(patience);
         }
-        // The next open deletes the files that cannot be deleted now.
-        let _ = self.work.versions.delete_obsolete();
+        // The next open deletes the files that are not deleted now.
+        let _ = self.work.versions.delete_few();
         self.cx.blobs.seal_active();
         self.cx.blobs.trim_sealed();
         let synced = match self.work.health.check() {
@@ -566,7 +569,7 @@ fn open_blobs(
     if let Some(last) = needed.last() {
         versions.reserve_file_ids(last + 1);
     }
-    let missing = files.recovered(&needed)?;
+    let missing = files.recovered(&needed, versions.take_found(FileKind::Blob))?;
     let moved = versions.blobs_moved().into_keys();
     let forgotten: Vec<(u64, u64)> = moved
         .filter(|id| !needed.contains(id))

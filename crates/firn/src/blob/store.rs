@@ -417,13 +417,14 @@ impl BlobStore {
     }
 
     /// Ends recovery by removing blob files that nothing refers to. `needed` has the logical ids
-    /// that references name. If one of those files is missing, no file is removed, so that nothing
-    /// that may help to repair the database is lost. Returns the physical ids of the missing files.
+    /// that references name, and `on_disk` the physical ids of all blob files. If one of the needed
+    /// files is missing, no file is removed, so that nothing that may help to repair the database is
+    /// lost. Returns the physical ids of the missing files.
     ///
     /// # Errors
-    /// `Io` of listing and removing.
-    pub fn recovered(&self, needed: &BTreeSet<u64>) -> Result<Vec<u64>> {
-        let on_disk: BTreeSet<u64> = self.files.list_blobs()?.into_iter().collect();
+    /// `Io` of removing.
+    pub fn recovered(&self, needed: &BTreeSet<u64>, on_disk: Vec<u64>) -> Result<Vec<u64>> {
+        let on_disk = BTreeSet::from_iter(on_disk);
         let physical: BTreeSet<u64> = needed
             .iter()
             .map(|&id| self.file(id).physical_id())

@@ -294,12 +294,12 @@ fn what_nothing_needs_goes_at_recovery_unless_a_file_is_missing() {
     let ids: Vec<u64> = blobs.iter().map(|blob| blob.file).collect();
     let store = store_in(Arc::new(env.clone()), 1);
     let needed = BTreeSet::from([ids[0], 99]);
-    assert_eq!(store.recovered(&needed).unwrap(), [99]);
+    assert_eq!(store.recovered(&needed, ids.clone()).unwrap(), [99]);
     assert_eq!(store.files().list_blobs().unwrap(), ids);
     let store = store_in(Arc::new(env), 1);
     assert!(
         store
-            .recovered(&BTreeSet::from([ids[1]]))
+            .recovered(&BTreeSet::from([ids[1]]), ids.clone())
             .unwrap()
             .is_empty()
     );

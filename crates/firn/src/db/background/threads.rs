@@ -110,7 +110,7 @@ impl BackgroundWork {
             if let Err(error) = self.versions.rewrite_manifest() {
                 self.failed("rewriting the manifest", &error);
             }
-            if let Err(error) = self.versions.delete_paced(self.env.monotonic_micros()) {
+            if let Err(error) = self.versions.delete_paced(self.env.monotonic_micros(), &self.stopping) {
                 self.failed("deleting files", &error);
             }
             let pause = match self.versions.obsolete() {
