@@ -132,7 +132,10 @@ pub(super) fn measure(plan: ScalePlan, place: &Place, costs: &mut Costs) {
         db.close().expect("there is room")
     });
     let removed = calls.removals() - removed;
-    assert!(removed <= REMOVALS_MAX, "{removed} files removed by a close");
+    assert!(
+        removed <= REMOVALS_MAX,
+        "{removed} files removed by a close"
+    );
 }
 
 /// An open may remove this many files, and a close, too.

@@ -3,6 +3,7 @@
 use super::foreign_key_error::ForeignKeyError;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The kind of an error, as far as it changes what the caller does next.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -224,5 +225,16 @@ impl ErrorKind {
             Self::Busy => "in use",
             Self::ShutDown => "shut down",
         }
+    }
+}
+/// For loops of background work: fails with `Interrupted` once `stopping` is set, because the
+/// database stops or gives the work up.
+///
+/// # Errors
+/// `Interrupted`.
+pub fn check_stopping(stopping: &AtomicBool) -> Result<()> {
+    match stopping.load(Ordering::Relaxed) {
+        true => Err(Error::new(ErrorKind::Interrupted, "the database stops")),
+        false => Ok(()),
     }
 }

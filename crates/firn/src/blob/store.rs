@@ -10,14 +10,14 @@ use super::pause_points::{BlobPausePoint, reached};
 use super::transaction_blobs::TransactionBlobs;
 use crate::base::blob_buf::BlobBuf;
 use crate::base::blob_ref::BlobRef;
-use crate::base::{Error, ErrorKind, Result};
+use crate::base::{Error, ErrorKind, Result, check_stopping};
 use crate::env::PrefetchBatch;
 use crate::store::{FileKind, FileStore};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A blob file is full when its size reaches 1/32 of all blob bytes written since the database was
 /// opened. This limit on the size is at least 1/`FILE_MIN_SHARE` of the maximal size, and at most
@@ -90,6 +90,7 @@ pub struct BlobStore {
     /// Number of files sealed since the database was opened.
     sealed: AtomicU64,
     linking: RwLock<()>,
+    stopping: AtomicBool,
     stats: BlobStats,
 }
 
@@ -121,6 +122,7 @@ impl BlobStore {
             untrimmed: Mutex::default(),
             sealed: AtomicU64::new(0),
             linking: RwLock::default(),
+            stopping: AtomicBool::new(false),
             stats: BlobStats::default(),
         }
     }
@@ -461,6 +463,12 @@ impl BlobStore {
         self.released.lock().retain(|(until, _)| *until > lsn);
     }
 
+    /// Makes [`Self::punch`] and [`Self::rewrite`] fail with `Interrupted` from now on, because the
+    /// database stops.
+    pub fn stop_collecting(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+
     /// Punches holes between the live blobs of `file`. `live` has the spans of these blobs in the
     /// logical file, ascending. Returns the bytes given back to the file system; `None` if the file
     /// system cannot punch holes, the file has a second hard link, or a live blob cannot be
@@ -494,6 +502,7 @@ impl BlobStore {
         }
         let spans = file.spans()?;
         for Range { start, end } in holes(&here, KEPT_FRONT..end) {
+            check_stopping(&self.stopping)?;
             if !spans.punch(start, end - start)? {
                 return Ok(None);
             }
@@ -535,6 +544,7 @@ impl BlobStore {
         let mut table: Vec<(u64, u64)> = Vec::with_capacity(live.len());
         let (mut end, mut bytes) = (DATA_START, 0);
         for span in live {
+            check_stopping(&self.stopping)?;
             if table.last().is_some_and(|&(last, _)| last == span.offset) {
                 continue;
             }

@@ -7,8 +7,8 @@ use super::delete_pacer::DeletePacer;
 use super::file_handle::FileFate;
 use super::load_manifest::load;
 use super::manifest::{
-    ManifestWriter, NextCurrent, ROOM, clear_away, clear_unfinished, manifest_name, read_current,
-    parse_manifest_name, remove_unfinished, unfinished_name,
+    ManifestWriter, NextCurrent, ROOM, clear_away, clear_unfinished, manifest_name,
+    parse_manifest_name, read_current, remove_unfinished, unfinished_name,
 };
 use super::{Edit, FileHandle, FileSource, ManifestState, Version};
 use crate::base::epoch::{end_of_ids, end_of_names};
@@ -228,7 +228,11 @@ impl VersionSet {
         }
         // File names with ids beyond this epoch come from another writer. Ignore them, or
         // `next_file_id` would leave the range of the epoch.
-        let ids = found.ssts.iter().chain(&found.manifests).chain(&found.blobs);
+        let ids = found
+            .ssts
+            .iter()
+            .chain(&found.manifests)
+            .chain(&found.blobs);
         let end = end_of_names(state.epoch());
         let seen = ids.filter(|id| **id < end).max();
         let seen = seen.map_or(0, |id| id + 1);
