@@ -179,8 +179,8 @@ impl Costs {
 }
 
 /// Measures the work and the time of each control path (opens, picks, installs, statistics, DDL) in
-/// an invented database of the size of `plan`. The database is in memory, or in the directory `dir`,
-/// which is then left with hundreds of thousands of empty files.
+/// an invented database of the size of `plan`. The database is in memory, or in the directory
+/// `dir`, which is then left with hundreds of thousands of empty files.
 pub fn costs(plan: ScalePlan, dir: Option<&Path>) -> Costs {
     let mut costs = Costs::default();
     let place = Place::new(dir);

@@ -420,8 +420,8 @@ impl BlobStore {
 
     /// Ends recovery by removing blob files that nothing refers to. `needed` has the logical ids
     /// that references name, and `on_disk` the physical ids of all blob files. If one of the needed
-    /// files is missing, no file is removed, so that nothing that may help to repair the database is
-    /// lost. Returns the physical ids of the missing files.
+    /// files is missing, no file is removed, so that nothing that may help to repair the database
+    /// is lost. Returns the physical ids of the missing files.
     ///
     /// # Errors
     /// `Io` of removing.

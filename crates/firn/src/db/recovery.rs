@@ -82,9 +82,9 @@ struct Replay<'a> {
 /// Replays the segments from `first` on. Commits up to `flushed_seqno` are in the files already.
 /// `source` reads the files that the log names.
 ///
-/// `progress` is told how far the replay is. With a `point`, replay ends there. Segments may then be archived copies that end behind their
-/// last group. The files of loads that segments after the backup name are added to the result,
-/// since the backup's manifest lacks them.
+/// `progress` is told how far the replay is. With a `point`, replay ends there. Segments may then
+/// be archived copies that end behind their last group. The files of loads that segments after the
+/// backup name are added to the result, since the backup's manifest lacks them.
 ///
 /// # Errors
 /// `Corruption` of the log, or of a record's contents; `Unsupported` for a newer format or for

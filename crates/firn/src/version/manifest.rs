@@ -52,8 +52,8 @@ pub(super) fn unfinished_name(id: u64) -> String {
     manifest_name(id) + UNFINISHED
 }
 
-/// Removes the manifests in `dir` that a killed process was writing beside the one in force. `names`
-/// are the names in `dir`.
+/// Removes the manifests in `dir` that a killed process was writing beside the one in force.
+/// `names` are the names in `dir`.
 ///
 /// # Errors
 /// `Io`.

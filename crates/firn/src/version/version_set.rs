@@ -45,8 +45,8 @@ const DISCARD_MAX: u64 = 4 << 20;
 /// to the delete pacer, or to the next open.
 const DELETED_AT_ONCE: usize = 128;
 
-/// Assumed size in bytes of a file that nothing names. Asking for the sizes of hundreds of thousands
-/// of files would take seconds, and only the pacer needs them.
+/// Assumed size in bytes of a file that nothing names. Asking for the sizes of hundreds of
+/// thousands of files would take seconds, and only the pacer needs them.
 const STRAY_BYTES: u64 = 32 << 20;
 
 /// A message names at most this many files.
@@ -741,8 +741,8 @@ impl VersionSet {
         self.delete_while(|_| true)
     }
 
-    /// As [`Self::delete_obsolete`], but deletes at most [`DELETED_AT_ONCE`] files, so that it never
-    /// takes long.
+    /// As [`Self::delete_obsolete`], but deletes at most [`DELETED_AT_ONCE`] files, so that it
+    /// never takes long.
     ///
     /// # Errors
     /// As [`Self::delete_obsolete`].
@@ -808,8 +808,8 @@ impl VersionSet {
         first.map_or(Ok(deleted), Err)
     }
 
-    /// Ids of the data files of this kind that were in the directory when it was opened. Later calls
-    /// return none.
+    /// Ids of the data files of this kind that were in the directory when it was opened. Later
+    /// calls return none.
     pub fn take_found(&self, kind: FileKind) -> Vec<u64> {
         let mut found = self.found.lock();
         std::mem::take(match kind {
