@@ -139,14 +139,31 @@ impl DirectoryFiles {
         found.ssts.sort_unstable();
         found
     }
+
+    /// An id above those of all SSTs, manifests and blob files here whose ids are below `limit`.
+    fn end_of_ids_below(&self, limit: u64) -> u64 {
+        let ids = self.ssts.iter().chain(&self.manifests).chain(&self.blobs);
+        ids.filter(|id| **id < limit).max().map_or(0, |id| id + 1)
+    }
 }
 
 /// While a guard of this type exists, the version set deletes no data file.
-pub struct FileDeletionHold(Arc<AtomicUsize>);
+pub struct FileDeletionHold {
+    held: Arc<AtomicUsize>,
+    obsolete: HashSet<u64>,
+}
+
+impl FileDeletionHold {
+    /// Whether the SST waited for its deletion when the hold began. Neither a state nor a log
+    /// record that is read during the hold needs it.
+    pub fn was_obsolete(&self, file_id: u64) -> bool {
+        self.obsolete.contains(&file_id)
+    }
+}
 
 impl Drop for FileDeletionHold {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
+        self.held.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -228,14 +245,7 @@ impl VersionSet {
         }
         // File names with ids beyond this epoch come from another writer. Ignore them, or
         // `next_file_id` would leave the range of the epoch.
-        let ids = found
-            .ssts
-            .iter()
-            .chain(&found.manifests)
-            .chain(&found.blobs);
-        let end = end_of_names(state.epoch());
-        let seen = ids.filter(|id| **id < end).max();
-        let seen = seen.map_or(0, |id| id + 1);
+        let seen = found.end_of_ids_below(end_of_names(state.epoch()));
         state.next_file_id = state.next_file_id.max(seen);
         let next_file_id = AtomicU64::new(state.next_file_id);
         database_identity::identify(&mut state, &*ctx.env)?;
@@ -328,7 +338,7 @@ impl VersionSet {
     pub fn discard(&self, ids: &[u64]) {
         let source = &self.ctx.source;
         for &id in ids {
-            if source.between_deletions(|| self.held.load(Ordering::SeqCst)) > 0 {
+            if source.between_deletions(|_| self.held.load(Ordering::SeqCst)) > 0 {
                 source.put_obsolete(id, 0);
                 continue;
             }
@@ -417,10 +427,14 @@ impl VersionSet {
         // deletes files holds this lock while it checks that the number is 0 and takes a file from
         // the list. Without the lock, it might find 0 and then take a file that has become obsolete
         // only after this hold began.
-        self.ctx
-            .source
-            .between_deletions(|| self.held.fetch_add(1, Ordering::SeqCst));
-        FileDeletionHold(Arc::clone(&self.held))
+        let obsolete = self.ctx.source.between_deletions(|waiting| {
+            self.held.fetch_add(1, Ordering::SeqCst);
+            Vec::from_iter(waiting)
+        });
+        FileDeletionHold {
+            held: Arc::clone(&self.held),
+            obsolete: HashSet::from_iter(obsolete),
+        }
     }
 
     /// The state of the manifest, with the next file id and run number as allocated so far.
@@ -823,7 +837,9 @@ impl VersionSet {
     /// those that the manifest names and those whose ids are in `keep`, which are named by the log.
     /// If there are many, only some are removed at once, and the others become obsolete files that
     /// the delete pacer removes later: after the drop of a large table, a stop leaves most of its
-    /// files. Must be called after the log is replayed. A second call has no effect.
+    /// files. A file that is removed later must have an id that no new file gets, so those that the
+    /// epoch may still allocate are removed at once. Must be called after the log is replayed and
+    /// its epoch is taken over. A second call has no effect.
     pub fn remove_strays(&self, keep: &HashSet<u64>) {
         let on_disk = self.take_found(FileKind::Sst);
         let old_manifests = std::mem::take(&mut self.found.lock().manifests);
@@ -855,10 +871,12 @@ impl VersionSet {
             );
             self.ctx.listener.log(Severity::Note, &what);
         }
-        strays
-            .into_iter()
-            .for_each(|id| self.ctx.source.put_obsolete(id, STRAY_BYTES));
         drop(inner);
+        let next = self.next_file_id.load(Ordering::Relaxed);
+        let (used, unused): (Vec<u64>, Vec<u64>) = strays.into_iter().partition(|id| *id < next);
+        self.discard(&unused);
+        used.into_iter()
+            .for_each(|id| self.ctx.source.put_obsolete(id, STRAY_BYTES));
         for id in old_manifests {
             self.clear_manifest_away(id);
         }

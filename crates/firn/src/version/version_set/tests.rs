@@ -373,7 +373,8 @@ fn many_files_are_deleted_in_many_steps() {
     }
     assert_eq!((deleted, on_disk(&set)), (FILES, vec![kept]));
     assert!(steps > FILES / 3, "{steps} steps");
-    // `delete_obsolete` ignores the pace and deletes all of them at once. So does the next open.
+    // `delete_obsolete` ignores the pace and deletes all of them at once. The next open does so,
+    // too, because they are few.
     drop_files();
     set.delete_paced(now, &AtomicBool::new(false)).unwrap();
     assert!(on_disk(&set).len() > FILES / 2);
