@@ -24,11 +24,11 @@ pub use storage_reports::{FileReport, IndexDetail, StallReport};
 pub use transaction_reports::SnapshotAge;
 
 use crate::backup::{Archiver, ArchiverContext, RecoveryPoint, begin_archiving};
-use crate::base::event_listener::Severity;
+use crate::base::event_listener::{EventListener, Severity};
 use crate::base::health::Health;
 use crate::base::memory_tracker::MemoryTracker;
 use crate::base::options::{CommitDurability, Options};
-use crate::base::{ErrorKind, Result, Seqno};
+use crate::base::{Error, ErrorKind, Result, Seqno};
 use crate::blob::BlobStore;
 use crate::cache::{BlockCache, RowCache};
 use crate::catalog::{Catalog, Counters};
@@ -74,9 +74,10 @@ const ARCHIVE_PATIENCE: Duration = Duration::from_secs(20);
 /// The order of opening matters; `open_at` keeps it:
 /// 1. Lock the directory, load the manifest, replay the log into flushables.
 /// 2. In a recovery to a point: install the files of loads that the manifest lacks.
-/// 3. Sync the log, then delete the data files that neither manifest nor log names.
-/// 4. Fill the disk reserve, delete unused blob files, open a new log segment behind all that were
-///    used.
+/// 3. Sync the log, then make the SSTs obsolete that neither manifest nor log names, and delete
+///    some of them.
+/// 4. Fill the disk reserve, for which all of them may have to go; delete unused blob files; open a
+///    new log segment behind all that were used.
 /// 5. Wire super versions, pipeline and background work; load the catalog; write prepared
 ///    transactions to the new log and take their locks.
 /// 6. Flush the recovered flushables, start the threads.
@@ -229,15 +230,17 @@ impl Db {
         versions.remove_strays(&replayed.named_files());
         // Fill the disk reserve after the stray files are deleted, since it may need their room,
         // and before anything else takes room.
-        if let Err(error) = versions.fill_reserve() {
+        if let Err(error) = versions.fill_reserve_at_open() {
             let message = format!("room for a full disk: {error}");
             listener.log(Severity::Warning, &message);
         }
         // A crash has ended the loads that these temporary files belong to.
         for id in versions.take_found(FileKind::Sort) {
-            versions.source().store().remove_sort(id)?;
+            if let Err(error) = versions.source().store().remove_sort(id) {
+                warn_of_leftover(&*listener, &error);
+            }
         }
-        doing.set("looking for blob files");
+        doing.set("removing blob files that nothing refers to");
         let blobs = open_blobs(&versions, &options, &replayed)?;
         doing.set("beginning a new log");
         let first_segment = recovery::new_segment(&*env, dir, &versions, &replayed)?;
@@ -425,9 +428,13 @@ impl Db {
         if let Some(background) = background {
             background.stop(patience);
         }
-        let doing = self.work.activities.begin("deleting a few obsolete files");
-        // The next open deletes the files that are not deleted now.
-        let _ = self.work.versions.delete_few();
+        let doing = self.work.activities.begin("deleting obsolete files");
+        // The next open deletes the files that are not deleted now. On a full disk delete them all,
+        // because the open may need their room.
+        let _ = match self.work.health.is_full(None) {
+            true => self.work.versions.delete_obsolete(),
+            false => self.work.versions.delete_few(),
+        };
         doing.set("cutting blob files to their length");
         self.cx.blobs.seal_active();
         self.cx.blobs.trim_sealed();
@@ -627,7 +634,9 @@ fn open_blobs(
     if let Some(last) = needed.last() {
         versions.reserve_file_ids(last + 1);
     }
-    let missing = files.recovered(&needed, versions.take_found(FileKind::Blob))?;
+    let on_disk = versions.take_found(FileKind::Blob);
+    let failed = |error| warn_of_leftover(&*options.listener, &error);
+    let missing = files.recovered(&needed, on_disk, failed);
     let moved = versions.blobs_moved().into_keys();
     let forgotten: Vec<(u64, u64)> = moved
         .filter(|id| !needed.contains(id))
@@ -650,6 +659,12 @@ fn open_blobs(
         options.listener.log(Severity::Error, &what);
     }
     Ok(Arc::new(files))
+}
+
+/// Logs that an unneeded file could not be removed. The next open tries again.
+fn warn_of_leftover(listener: &dyn EventListener, error: &Error) {
+    let message = format!("a file that nothing needs cannot be removed: {error}");
+    listener.log(Severity::Warning, &message);
 }
 
 fn report_recovery(work: &BackgroundWork, replayed: &Replayed, took_ms: u64) {

@@ -34,7 +34,8 @@ pub enum ErrorKind {
     /// Transactions wait for each other in a cycle. This transaction was chosen as the victim and
     /// must roll back.
     Deadlock,
-    /// The caller's session was killed.
+    /// The caller's session was killed; or background work was given up, because the database
+    /// closes.
     Interrupted,
     /// The table's definition is newer than the transaction's snapshot.
     TableDefChanged,
@@ -57,7 +58,7 @@ pub enum ErrorKind {
     Unsupported,
     /// Another process uses the directory.
     Busy,
-    /// The engine is closing, or a bug stopped it.
+    /// The call came when the engine was closing, or a bug has stopped it.
     ShutDown,
 }
 
@@ -227,6 +228,7 @@ impl ErrorKind {
         }
     }
 }
+
 /// For loops of background work: fails with `Interrupted` once `stopping` is set, because the
 /// database stops or gives the work up.
 ///

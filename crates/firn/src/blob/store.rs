@@ -421,11 +421,14 @@ impl BlobStore {
     /// Ends recovery by removing blob files that nothing refers to. `needed` has the logical ids
     /// that references name, and `on_disk` the physical ids of all blob files. If one of the needed
     /// files is missing, no file is removed, so that nothing that may help to repair the database
-    /// is lost. Returns the physical ids of the missing files.
-    ///
-    /// # Errors
-    /// `Io` of removing.
-    pub fn recovered(&self, needed: &BTreeSet<u64>, on_disk: Vec<u64>) -> Result<Vec<u64>> {
+    /// is lost. Returns the physical ids of the missing files. Calls `failed` with the error of
+    /// each removal that fails; the next open tries again.
+    pub fn recovered(
+        &self,
+        needed: &BTreeSet<u64>,
+        on_disk: Vec<u64>,
+        mut failed: impl FnMut(Error),
+    ) -> Vec<u64> {
         let on_disk = BTreeSet::from_iter(on_disk);
         let physical: BTreeSet<u64> = needed
             .iter()
@@ -434,10 +437,10 @@ impl BlobStore {
         let missing: Vec<u64> = physical.difference(&on_disk).copied().collect();
         if missing.is_empty() {
             for &id in on_disk.difference(&physical) {
-                self.files.remove_blob(id)?;
+                self.files.remove_blob(id).unwrap_or_else(&mut failed);
             }
         }
-        Ok(missing)
+        missing
     }
 
     /// Makes `session` hold the file with logical id `id`, because a prepared transaction refers to

@@ -31,7 +31,8 @@ struct ActivityList {
     running: BTreeMap<u64, (u64, String)>,
 }
 
-/// A piece of work. It ends when this value is dropped.
+/// A piece of work, which may have several steps. It ends when this value is dropped. Its age counts
+/// from its begin, not from that of its current step.
 pub(super) struct Activity<'a> {
     of: &'a Activities,
     number: u64,
@@ -71,7 +72,8 @@ impl Activities {
 }
 
 impl Activity<'_> {
-    /// Replaces the text, because the work has got further. The time at which it began stays.
+    /// Replaces the text, because the work has come to another step. The time at which the work
+    /// began stays.
     pub(super) fn set(&self, text: impl Into<String>) {
         if let Some((_, old)) = self.of.list.lock().running.get_mut(&self.number) {
             *old = text.into();

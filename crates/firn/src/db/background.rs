@@ -385,8 +385,9 @@ impl BackgroundWork {
         Ok(())
     }
 
-    /// Flushes the memtables that recovery filled, as long as the disk has room. The log keeps the
-    /// changes of the memtables that are not flushed.
+    /// Flushes the memtables that recovery filled, as long as the disk has room. If it has none,
+    /// deletes all obsolete files and tries once more. The log keeps the changes of the memtables
+    /// that are not flushed.
     ///
     /// `progress` is told how many memtables and runs are flushed, and how many there were.
     ///
@@ -395,11 +396,17 @@ impl BackgroundWork {
     pub(super) fn flush_recovered(&self, all: bool, progress: impl Fn(usize, usize)) -> Result<()> {
         let recovered = self.super_versions.pin().frozen.len();
         let mut flushed = 0;
+        let mut has_cleared = false;
         loop {
             progress(flushed, recovered);
             match self.flush_oldest() {
                 Ok(true) => flushed += 1,
                 Ok(false) => return Ok(()),
+                Err(full) if *full.kind() == ErrorKind::NoSpace && !has_cleared => {
+                    has_cleared = true;
+                    // A file that cannot be deleted stays in the list.
+                    let _ = self.versions.delete_obsolete();
+                }
                 Err(full) if *full.kind() == ErrorKind::NoSpace && !all => {
                     let message =
                         format!("{full}; what the log holds stays in memory until there is room");

@@ -736,6 +736,21 @@ impl VersionSet {
             .map_or(Ok(()), |r| r.fill())
     }
 
+    /// As [`Self::fill_reserve`]. If the disk lacks the room, deletes all obsolete files first.
+    ///
+    /// # Errors
+    /// `Io`. A full disk is no error here.
+    pub fn fill_reserve_at_open(&self) -> Result<()> {
+        self.fill_reserve()?;
+        let reserve = self.ctx.source.store().reserve();
+        if reserve.is_none_or(|reserve| reserve.is_filled()) {
+            return Ok(());
+        }
+        // A file that cannot be deleted stays in the list.
+        let _ = self.delete_obsolete();
+        self.fill_reserve()
+    }
+
     /// Poisons the engine, if nobody knows what the failed call has done. Returns the error.
     fn fail(&self, error: Error) -> Error {
         if error.class() == FailureClass::Poison && self.ctx.health.poison(error.clone()) {

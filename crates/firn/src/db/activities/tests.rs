@@ -1,11 +1,13 @@
 use super::*;
 use crate::base::event_listener::EventListener;
+use crate::base::health::FullDisk;
 use crate::base::options::Options;
 use crate::base::{ErrorKind, InternalKey, Value};
+use crate::blob::{BlobSpan, TransactionBlobs};
 use crate::db::Db;
-use crate::env::fault::CallClass;
+use crate::env::fault::{CallClass, Errno, Fault};
 use crate::env::{FaultEnv, MemEnv};
-use crate::store::FileKind;
+use crate::store::{FileKind, file_name};
 use crate::txn::Isolation;
 use crate::wal;
 use parking_lot::Condvar;
@@ -73,6 +75,15 @@ impl Messages {
 }
 
 const DIR: &str = "/db";
+
+fn wait_until(mut is_so: impl FnMut() -> bool) {
+    let patience = 20_000;
+    let so = (0..patience).any(|_| {
+        std::thread::sleep(Duration::from_millis(1));
+        is_so()
+    });
+    assert!(so, "not within {patience} ms");
+}
 
 fn open(env: &Arc<dyn Env>, background_jobs: usize, messages: &Arc<Messages>) -> Arc<Db> {
     let options = Options {
@@ -143,9 +154,7 @@ fn a_stop_cancels_a_large_compaction_and_names_it_while_it_hangs() {
             .describe()
             .is_some_and(|text| text.contains("compaction"))
     };
-    while !compacts() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until(compacts);
     std::thread::scope(|scope| {
         let stop = scope.spawn(|| db.close());
         messages.wait_for("stop: a compaction of ");
@@ -185,6 +194,126 @@ fn a_stop_cancels_a_flush_and_the_log_keeps_its_memtable() {
     let db = open(&env, 0, &messages);
     assert_eq!(rows(&db, 0..4000), 3000);
     assert_eq!(messages.errors(), Vec::<String>::new());
+}
+
+/// The flush thread takes its cancelled flush for no failure.
+#[test]
+fn a_stop_during_a_flush_reports_no_error() {
+    let env = FaultEnv::new(Arc::new(MemEnv::new()));
+    let shared: Arc<dyn Env> = Arc::new(env.clone());
+    let messages = Arc::<Messages>::default();
+    let db = open(&shared, 1, &messages);
+    write(&db, 0..5000);
+    let next = db.work.versions.new_file_id() + 1;
+    let output = db.work.versions.source().store().path(FileKind::Sst, next);
+    env.hang(&output);
+    db.cx.pipeline.freeze();
+    let flushes = || {
+        let doing = db.work.activities.describe().unwrap_or_default();
+        doing.contains("a flush of ")
+    };
+    wait_until(flushes);
+    std::thread::scope(|scope| {
+        let stop = scope.spawn(|| db.close());
+        messages.wait_for("stop: a flush of ");
+        env.clear();
+        stop.join().unwrap().unwrap();
+    });
+    let flushed = &db.work.counters.flushes;
+    assert_eq!(flushed.load(Ordering::Relaxed), 0);
+    assert_eq!(messages.errors(), Vec::<String>::new());
+    drop(db);
+    let db = open(&shared, 0, &messages);
+    assert_eq!(rows(&db, 0..5001), 5000);
+}
+
+#[test]
+fn a_stop_on_a_full_disk_reports_no_failed_flush() {
+    let env: Arc<dyn Env> = Arc::new(MemEnv::new());
+    let messages = Arc::<Messages>::default();
+    let db = open(&env, 0, &messages);
+    write(&db, 0..2000);
+    db.work.health.set_full(FullDisk::Compaction, true);
+    db.work.stopping.store(true, Ordering::Release);
+    let frozen = || db.cx.super_versions.pin().frozen.len();
+    assert_eq!(frozen(), 0);
+    db.recheck_full_disk();
+    assert_eq!(frozen(), 1, "it tried to flush");
+    assert_eq!(messages.errors(), Vec::<String>::new());
+}
+
+#[test]
+fn a_stop_cancels_the_collection_of_blobs() {
+    let env: Arc<dyn Env> = Arc::new(MemEnv::new());
+    let messages = Arc::<Messages>::default();
+    let db = open(&env, 0, &messages);
+    let blobs = &db.cx.blobs;
+    // A file whose only blob belongs to no row.
+    let mut session = TransactionBlobs::new();
+    let blob = blobs.write(&mut session, 0, &[7; 9000]).unwrap();
+    drop(session);
+    blobs.seal_active();
+    let there = || blobs.files().list_blobs().unwrap();
+    // The search chooses the file. It is not removed as long as somebody makes links.
+    let links = blobs.hold_links();
+    assert!(!db.collect_blobs().unwrap());
+    drop(links);
+    db.work.stopping.store(true, Ordering::Release);
+    let error = db.collect_blobs().unwrap_err();
+    assert_eq!(*error.kind(), ErrorKind::Interrupted);
+    assert_eq!(there(), [blob.file]);
+    db.work.stopping.store(false, Ordering::Release);
+    assert!(db.collect_blobs().unwrap());
+    assert_eq!(there(), []);
+    drop(db);
+
+    // The stop tells the blob store, too.
+    let db = open(&env, 1, &messages);
+    let blobs = &db.cx.blobs;
+    let mut session = TransactionBlobs::new();
+    let blob = blobs.write(&mut session, 0, &[7; 9000]).unwrap();
+    let file = blobs.all().pop().unwrap();
+    let live = BlobSpan {
+        offset: blob.offset,
+        len: blob.span(),
+    };
+    db.close().unwrap();
+    let error = blobs.rewrite(&file, &[live]).err().unwrap();
+    assert_eq!(*error.kind(), ErrorKind::Interrupted);
+    assert_eq!(messages.errors(), Vec::<String>::new());
+}
+
+/// A file that nothing needs and that cannot be removed does not keep the database from opening.
+#[test]
+fn an_open_warns_of_a_file_that_it_cannot_remove() {
+    let mut warned = 0;
+    for nth in 1..=4 {
+        let inner = MemEnv::new();
+        let env = FaultEnv::new(Arc::new(inner.clone()));
+        let shared: Arc<dyn Env> = Arc::new(env.clone());
+        let messages = Arc::<Messages>::default();
+        open(&shared, 0, &messages).close().unwrap();
+        let kinds = [FileKind::Sst, FileKind::Sort, FileKind::Blob];
+        let strays = kinds.map(|kind| Path::new(DIR).join(file_name(kind, 500)));
+        for stray in &strays {
+            inner.place(stray, vec![1]);
+        }
+        env.inject(Fault {
+            class: CallClass::Remove,
+            nth,
+            sticky: false,
+            errno: Errno::Io,
+        });
+        let db = open(&shared, 0, &messages);
+        let left = || strays.iter().filter(|path| env.exists(path).unwrap());
+        assert_eq!(left().count(), messages.errors().len(), "{nth}");
+        warned += left().count();
+        db.close().unwrap();
+        drop(db);
+        drop(open(&shared, 0, &messages));
+        assert_eq!(left().count(), 0);
+    }
+    assert_eq!(warned, 3, "one warning for each file");
 }
 
 #[test]
