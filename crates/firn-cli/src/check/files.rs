@@ -83,9 +83,9 @@ pub fn check_tree(
     Ok(checked)
 }
 
-/// Reports the files that nothing names. A stop leaves many of them after the drop of a large table.
-/// `whole` says that the log could be read to its end, and `complete` that no file of the tree is
-/// missing.
+/// Reports the files that nothing names. A stop leaves many of them after the drop of a large
+/// table. `whole` says that the log could be read to its end, and `complete` that no file of the
+/// tree is missing.
 fn note_strays(strays: &[u64], whole: bool, complete: bool, findings: &mut Findings) {
     let named: Vec<String> = strays
         .iter()

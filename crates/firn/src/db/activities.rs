@@ -31,8 +31,8 @@ struct ActivityList {
     running: BTreeMap<u64, (u64, String)>,
 }
 
-/// A piece of work, which may have several steps. It ends when this value is dropped. Its age counts
-/// from its begin, not from that of its current step.
+/// A piece of work, which may have several steps. It ends when this value is dropped. Its age
+/// counts from its begin, not from that of its current step.
 pub(super) struct Activity<'a> {
     of: &'a Activities,
     number: u64,

@@ -156,8 +156,8 @@ fn doubt(damaged_db: &ReadOnlyDb, tree: &ReadOnlyTree) -> Result<Option<Error>> 
         return Ok(None);
     };
     // Count only files with ids above the id of the manifest. Each open begins a new manifest, so
-    // files with smaller ids that it does not name are leftovers of an earlier open. Nor count files
-    // that an edit has removed: a stop leaves those that still wait for their deletion.
+    // files with smaller ids that it does not name are leftovers of an earlier open. Do not count
+    // files that an edit has removed: a stop leaves those that still wait for their deletion.
     let removed = version::removed_files(env, dir, tree.manifest_id)?;
     let mut newer = there;
     newer.retain(|id| *id > tree.manifest_id && !known.contains_key(id) && !removed.contains(id));
