@@ -77,10 +77,13 @@ impl FileSource {
         obsolete.files.pop_front()
     }
 
-    /// Runs `f` while no thread takes an obsolete file.
-    pub(super) fn between_deletions<T>(&self, f: impl FnOnce() -> T) -> T {
-        let _obsolete = self.obsolete.lock();
-        f()
+    /// Runs `f` with the ids of the obsolete files, while no thread takes one.
+    pub(super) fn between_deletions<T>(
+        &self,
+        f: impl FnOnce(&mut dyn Iterator<Item = u64>) -> T,
+    ) -> T {
+        let obsolete = self.obsolete.lock();
+        f(&mut obsolete.files.iter().map(|(id, _)| *id))
     }
 
     /// Number of obsolete files and the sum of their sizes.

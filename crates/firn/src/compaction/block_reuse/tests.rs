@@ -41,7 +41,14 @@ impl Tree {
 
     fn flush(&self, entries: Vec<Entry>, reads: &Snapshots) {
         let mut source = VecIter::new(entries);
-        let (files, _) = flush(self.db.context(), &mut source, reads, &self.retired).unwrap();
+        let (files, _) = flush(
+            self.db.context(),
+            &mut source,
+            reads,
+            &self.retired,
+            &AtomicBool::new(false),
+        )
+        .unwrap();
         self.db.install_run(files);
     }
 

@@ -68,6 +68,8 @@ impl BackgroundWork {
                     self.wait(|s| std::mem::take(&mut s.flush), Duration::from_secs(1));
                     self.report_pressure();
                 }
+                // A stop has canceled it.
+                Err(error) if *error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => self.failed("flush", &error),
             }
         }
@@ -107,12 +109,20 @@ impl BackgroundWork {
     /// hold up neither flushes nor compactions.
     fn delete_loop(&self) {
         while !self.stopping.load(Ordering::Acquire) {
+            let doing = self
+                .activities
+                .begin("rewriting the manifest, if it is long");
             if let Err(error) = self.versions.rewrite_manifest() {
                 self.failed("rewriting the manifest", &error);
             }
-            if let Err(error) = self.versions.delete_paced(self.env.monotonic_micros()) {
+            doing.set("deleting obsolete files");
+            if let Err(error) = self
+                .versions
+                .delete_paced(self.env.monotonic_micros(), &self.stopping)
+            {
                 self.failed("deleting files", &error);
             }
+            drop(doing);
             let pause = match self.versions.obsolete() {
                 (0, _) => Duration::from_millis(500),
                 _ => DELETE_STEP,
@@ -123,7 +133,10 @@ impl BackgroundWork {
 
     fn blob_loop(&self) {
         while !self.stopping.load(Ordering::Acquire) {
-            match self.collect_blobs() {
+            let doing = self.activities.begin("collecting the garbage of blobs");
+            let collected = self.collect_blobs();
+            drop(doing);
+            match collected {
                 Ok(true) => {}
                 Ok(false) => self.wait(|_| false, BLOB_STEP),
                 Err(error) if *error.kind() == ErrorKind::Interrupted => {}
@@ -157,6 +170,7 @@ impl BackgroundWork {
     fn log_loop(&self) {
         while !self.stopping.load(Ordering::Acquire) {
             self.wait(|_| false, Duration::from_secs(1));
+            let _doing = self.activities.begin("syncing the log");
             self.archiver.iter().for_each(Archiver::watch);
             self.recheck_full_disk();
             self.wal.ask_for_next_segment();
@@ -181,8 +195,10 @@ impl BackgroundWork {
 
     fn archive_loop(&self) {
         while !self.stopping.load(Ordering::Acquire) {
+            let doing = self.activities.begin("archiving the log");
             // The archiver reports a failure; the next round retries.
             let _ = self.archive_log();
+            drop(doing);
             self.wait(|_| false, ARCHIVE_STEP);
         }
     }
@@ -263,6 +279,7 @@ impl BackgroundThreads {
     /// thread then does no further step.
     pub(in crate::db) fn stop(self, patience: Duration) {
         self.work.stopping.store(true, Ordering::Release);
+        self.work.blobs.stop_collecting();
         self.work.stall.release();
         {
             let _signals = self.work.signals.lock();
