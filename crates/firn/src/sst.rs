@@ -50,8 +50,8 @@ pub use stored_block::StoredBlock;
 pub use verify::VerifyReport;
 pub use writer::{SstSummary, SstWriter};
 
-/// An item of the block cache: a decoded data block, an index partition, or a dictionary. The readers of all
-/// files share the cache.
+/// An item of the block cache: a decoded data block, an index partition, or a dictionary. The
+/// readers of all files share the cache.
 #[derive(Clone)]
 pub enum CachedBlock {
     /// A data block.

@@ -81,8 +81,8 @@ pub(super) fn check(
     Ok((header, payload))
 }
 
-/// Decompresses the payload of a stored block, as [`check`] returns it. `dictionary` is the one that
-/// the header names.
+/// Decompresses the payload of a stored block, as [`check`] returns it. `dictionary` is the one
+/// that the header names.
 pub(super) fn expand(
     header: &StoredHeader,
     payload: &[u8],

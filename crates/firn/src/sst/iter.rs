@@ -248,7 +248,8 @@ impl SstIter {
     /// The current block in stored form. The iterator must have a position.
     ///
     /// # Errors
-    /// `Corruption` if the bytes of the block or of its dictionary are damaged; those of reading the file: `Io`.
+    /// `Corruption` if the bytes of the block or of its dictionary are damaged; those of reading
+    /// the file: `Io`.
     pub fn stored_block(&mut self) -> Result<StoredBlock<'_>> {
         let (Some(spot), Some((_, partition))) = (self.spot, self.partition.as_ref()) else {
             return Err(Error::invalid("a cursor that stands in no block"));

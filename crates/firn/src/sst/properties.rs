@@ -95,9 +95,10 @@ impl Properties {
     /// Bytes of memory that the properties take on the heap.
     pub(super) fn memory(&self) -> usize {
         let sketches = self.sketches.iter().map(IndexSketches::memory);
-        let user = self.user.iter().map(|(name, value)| {
-            2 * size_of::<Vec<u8>>() + name.capacity() + value.capacity()
-        });
+        let user = self
+            .user
+            .iter()
+            .map(|(name, value)| 2 * size_of::<Vec<u8>>() + name.capacity() + value.capacity());
         self.smallest.capacity()
             + self.largest.capacity()
             + self.codec.capacity()

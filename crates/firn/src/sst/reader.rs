@@ -493,8 +493,8 @@ impl SstReader {
         self.cache.peek(self.key_of(offset))
     }
 
-    /// Removes the blocks, partitions and dictionaries of the file from the block cache, because the
-    /// file will not be read again.
+    /// Removes the blocks, partitions and dictionaries of the file from the block cache, because
+    /// the file will not be read again.
     ///
     /// # Errors
     /// `Corruption`, `Unsupported` or `Io` if an index partition cannot be loaded. Then nothing is
@@ -606,5 +606,4 @@ impl SstReader {
     }
 }
 
-const TWO_IN_ONE: DecodeError =
-    DecodeError::Corrupt("two blocks in one place");
+const TWO_IN_ONE: DecodeError = DecodeError::Corrupt("two blocks in one place");

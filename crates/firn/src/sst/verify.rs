@@ -68,8 +68,8 @@ impl SstReader {
             Ok(checksum) => report.checksum = checksum,
             Err(error) => found(error),
         }
-        // Blocks cannot be read without their dictionaries. Report a damaged one once, and not again
-        // for each block.
+        // Blocks cannot be read without their dictionaries. Report a damaged one once, and not
+        // again for each block.
         let mut dictionaries = match self.all_dictionaries() {
             Ok(dictionaries) => dictionaries,
             Err(error) => {

@@ -72,7 +72,9 @@ fn charges_stay_within_the_limit() {
             let owner = &owners[rng.random_range(0..owners.len())];
             match rng.random_range(0..10) {
                 0 => owner.in_use.store(owner.bytes() > 0, Ordering::Relaxed),
-                1..4 => owners.iter().for_each(|o| o.in_use.store(false, Ordering::Relaxed)),
+                1..4 => owners
+                    .iter()
+                    .for_each(|o| o.in_use.store(false, Ordering::Relaxed)),
                 _ => owner.open(&budget, rng.random_range(1..60)),
             }
             let open: u64 = owners.iter().map(|owner| owner.bytes()).sum();
@@ -103,7 +105,10 @@ fn threads_do_not_exceed_the_limit_together() {
             });
         }
     });
-    assert_eq!(budget.used(), owners.iter().map(|owner| owner.bytes()).sum());
+    assert_eq!(
+        budget.used(),
+        owners.iter().map(|owner| owner.bytes()).sum()
+    );
     assert!(budget.stats().evictions > 5000);
 }
 
@@ -111,14 +116,18 @@ fn threads_do_not_exceed_the_limit_together() {
 fn a_used_owner_is_spared_once() {
     let (budget, _) = budget(100);
     let owners = owners(11);
-    owners[..10].iter().for_each(|owner| owner.open(&budget, 10));
+    owners[..10]
+        .iter()
+        .for_each(|owner| owner.open(&budget, 10));
     for (i, owner) in owners.iter().enumerate() {
         owner.used.store(i == 0, Ordering::Relaxed);
     }
     owners[10].open(&budget, 10);
     assert_eq!((owners[0].bytes(), owners[1].bytes()), (10, 0));
     // If all were used, one of them goes even so.
-    owners.iter().for_each(|owner| owner.used.store(true, Ordering::Relaxed));
+    owners
+        .iter()
+        .for_each(|owner| owner.used.store(true, Ordering::Relaxed));
     owners[1].open(&budget, 10);
     assert_eq!(budget.used(), 100);
 }
@@ -139,7 +148,9 @@ fn an_excess_asks_for_a_sweep_if_it_is_large() {
     assert!(budget.is_over());
     // The wait ends although its time is not over: a timeout would fail the test by its length.
     budget.wait_for_excess(Duration::from_secs(3600));
-    owners.iter().for_each(|o| o.in_use.store(false, Ordering::Relaxed));
+    owners
+        .iter()
+        .for_each(|o| o.in_use.store(false, Ordering::Relaxed));
     budget.evict_excess();
     assert_eq!(budget.used(), 100);
 }

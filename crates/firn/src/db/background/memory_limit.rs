@@ -9,8 +9,8 @@ use crate::read::SuperVersion;
 use crate::sst::{SstBlockCache, SstReader};
 use crate::version::{FileHandle, Version};
 use parking_lot::Mutex;
-use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 /// Memory use by part, bytes as the engine counts them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -116,10 +116,10 @@ fn split(limit: u64, demand: MemoryDemand) -> MemorySplit {
 ///
 /// Memtables and write sets take what they need. The caches get the rest, in steps. Within the
 /// block cache's part, open files come first (see [`crate::cache::PinBudget`]): up to half of the
-/// part they pin their indexes and filters. Beyond that they keep only the top of their index, which
-/// is evicted when others need the memory, and partitions, filters and dictionaries enter and leave
-/// the cache like blocks. When the limit is lowered, files that pin more are closed; their next
-/// reads open them again.
+/// part they pin their indexes and filters. Beyond that they keep only the top of their index,
+/// which is evicted when others need the memory, and partitions, filters and dictionaries enter and
+/// leave the cache like blocks. When the limit is lowered, files that pin more are closed; their
+/// next reads open them again.
 ///
 /// The more memory frozen memtables take, the more writers are slowed. When the memtables leave
 /// less than an eighth of the limit to the caches, writers stop until a flush has made room; the
@@ -392,7 +392,11 @@ impl BackgroundWork {
         let mut found = Vec::new();
         self.close_files(|version| {
             let files = files_to_close(version, excess);
-            found.extend(files.iter().filter_map(|file| file.pinned().map(Arc::downgrade)));
+            found.extend(
+                files
+                    .iter()
+                    .filter_map(|file| file.pinned().map(Arc::downgrade)),
+            );
             files
         });
         closed.fruitless_at = found.is_empty().then_some(grants);

@@ -26,8 +26,8 @@ pub struct OpenHints {
     /// The seqno that all entries show; see [`SstReader::external_seqno`]. With `None`, entries
     /// show their stored seqnos, even if these are not the seqnos of commits.
     pub external: Option<Seqno>,
-    /// Whether the file belongs to a level above the last. Such a file may use more of the pin budget
-    /// for its index partitions than others; see [`crate::cache::PinBudget`].
+    /// Whether the file belongs to a level above the last. Such a file may use more of the pin
+    /// budget for its index partitions than others; see [`crate::cache::PinBudget`].
     pub upper_level: bool,
     /// Length of the file's tail in bytes, or 0 if it is not known. If it is known and the pin
     /// budget has room, one read takes the whole tail.
@@ -243,8 +243,11 @@ impl SstReader {
             let damage = DecodeError::Corrupt("index contradicts properties or footer");
             return Err(damage.at(&name, footer.top_index.offset));
         }
-        let held =
-            FILE_OVERHEAD + size_of::<Self>() + name.len() + index.top_memory() + properties.memory();
+        let held = FILE_OVERHEAD
+            + size_of::<Self>()
+            + name.len()
+            + index.top_memory()
+            + properties.memory();
         let mut pin = None;
         if pinned {
             let whole = meta.whole(&index, footer.top_index)?;

@@ -1,7 +1,8 @@
 use super::*;
 use crate::base::{InternalIterator, InternalKey, Kind, Value};
 use crate::cache::KeyHash;
-use crate::env::{CallClass, Env, Errno, Fault, FaultEnv, MemEnv};
+use crate::env::fault::{CallClass, Errno, Fault, FaultEnv};
+use crate::env::{Env, MemEnv};
 use crate::sst::{SstOptions, SstWriter};
 use crate::version::testing::file;
 use rand::rngs::StdRng;
@@ -11,7 +12,11 @@ use std::path::Path;
 const KEYS: u64 = 50;
 
 fn key(file_id: u64, n: u64) -> Vec<u8> {
-    let parts = [&1u32.to_be_bytes()[..], &file_id.to_be_bytes(), &n.to_be_bytes()];
+    let parts = [
+        &1u32.to_be_bytes()[..],
+        &file_id.to_be_bytes(),
+        &n.to_be_bytes(),
+    ];
     parts.concat()
 }
 
@@ -77,8 +82,8 @@ impl Files {
     fn read(&self, id: u64, n: u64) -> Result<()> {
         let key = key(id, n);
         let reader = self.handles[id as usize].reader()?;
-        let found = reader.get(&key, KeyHash::of(&key), 9, |_, value| value.to_owned())?;
-        assert_eq!(found.unwrap().head, n.to_le_bytes());
+        let found = reader.get(&key, KeyHash::of(&key), 9, |_, value| value.head.to_vec())?;
+        assert_eq!(found.unwrap(), n.to_le_bytes());
         Ok(())
     }
 
@@ -100,7 +105,9 @@ fn readers_are_evicted_to_make_room() {
     let files = Files::new(40, limit);
     let mut rng = StdRng::seed_from_u64(1);
     for _ in 0..2000 {
-        files.read(rng.random_range(0..40), rng.random_range(0..KEYS)).unwrap();
+        files
+            .read(rng.random_range(0..40), rng.random_range(0..KEYS))
+            .unwrap();
         assert!(files.pins().used() <= limit);
         assert_eq!(files.pins().used(), files.open_bytes());
     }
@@ -141,8 +148,13 @@ fn a_reader_in_use_is_spared() {
         on = iter.next().unwrap();
     }
     drop(iter);
-    (1..20).chain(1..20).for_each(|id| files.read(id, 3).unwrap());
-    assert!(files.handles[0].evictable.load().is_none(), "it is evicted in time");
+    (1..20)
+        .chain(1..20)
+        .for_each(|id| files.read(id, 3).unwrap());
+    assert!(
+        files.handles[0].evictable.load().is_none(),
+        "it is evicted in time"
+    );
 }
 
 /// A reader that a thread has borrowed without a reference is not evicted either.
@@ -161,7 +173,10 @@ fn a_borrowed_reader_is_spared() {
     );
     drop(borrowed);
     files.pins().evict_excess();
-    assert_eq!((files.pins().stats().evictions, files.pins().used()), (1, 0));
+    assert_eq!(
+        (files.pins().stats().evictions, files.pins().used()),
+        (1, 0)
+    );
 }
 
 /// While an eviction has taken out a reader that turns out to be in use, another thread that wants
@@ -202,7 +217,8 @@ fn threads_read_while_others_evict() {
                 let mut rng = StdRng::seed_from_u64(seed);
                 for _ in 0..3000 {
                     // Some files are hot, so that they are read while they are evicted.
-                    let file = rng.random_range(0..if rng.random() { 3 } else { 16 });
+                    let among = if rng.random() { 3 } else { 16 };
+                    let file = rng.random_range(0..among);
                     files.read(file, rng.random_range(0..KEYS)).unwrap();
                 }
             });
@@ -228,12 +244,18 @@ fn damage_that_a_second_open_finds_has_the_name_of_the_file() {
     assert!(files.handles[0].evictable.load().is_none());
     let path = Path::new("/db").join(file_name(FileKind::Sst, 0));
     let size = files.handles[0].size as usize;
-    files.mem.damage(&path, |bytes| bytes[size - 30] ^= 4).unwrap();
+    files
+        .mem
+        .damage(&path, |bytes| bytes[size - 30] ^= 4)
+        .unwrap();
     let error = files.read(0, 0).unwrap_err();
     assert!(error.is_corruption(), "{error}");
     assert!(error.to_string().contains("0000000000.sst"), "{error}");
     files.read(1, 0).unwrap();
-    files.mem.damage(&path, |bytes| bytes[size - 30] ^= 4).unwrap();
+    files
+        .mem
+        .damage(&path, |bytes| bytes[size - 30] ^= 4)
+        .unwrap();
     files.read(0, 0).unwrap();
 }
 
