@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-const KEYS: u32 = 60_000;
+const KEYS: u32 = 100_000;
 
 /// Leaves the pins of open files some tens of KiB, for a few readers of the tree's files.
 const LIMIT: u64 = 512 << 10;
@@ -42,7 +42,7 @@ fn open(env: &MemEnv, limit: u64, threads: usize) -> Arc<Db> {
         background_jobs: threads,
         wal_segment_size: 1 << 20,
         block_size: 1024,
-        target_file_size: 40 << 10,
+        target_file_size: 96 << 10,
         base_level_size: 256 << 10,
         ..Options::default()
     };

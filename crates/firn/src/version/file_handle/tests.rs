@@ -9,7 +9,8 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::path::Path;
 
-const KEYS: u64 = 50;
+/// So many that an index takes more than all the pins of a test.
+const KEYS: u64 = 600;
 
 fn key(file_id: u64, n: u64) -> Vec<u8> {
     let parts = [
@@ -50,11 +51,7 @@ impl Files {
 
     fn write(source: &Arc<FileSource>, id: u64) -> Arc<FileHandle> {
         let out = source.store.create(id).unwrap();
-        let options = SstOptions {
-            index_partition_size: 1,
-            ..SstOptions::upper_level(64)
-        };
-        let mut writer = SstWriter::new(out, id, options, 0);
+        let mut writer = SstWriter::new(out, id, SstOptions::upper_level(64), 0);
         for n in 0..KEYS {
             let key = key(id, n);
             let key = InternalKey::new(&key, 5, Kind::Put);
@@ -92,10 +89,13 @@ impl Files {
     }
 }
 
-/// Memory of one open file of [`Files`].
+/// Memory of one open file of [`Files`], without its index.
 fn one() -> u64 {
     let files = Files::new(1, 1);
     files.read(0, 0).unwrap();
+    let whole = Files::new(1, 1 << 30);
+    whole.read(0, 0).unwrap();
+    assert!(whole.pins().used() > 8 * files.pins().used());
     files.pins().used()
 }
 
