@@ -119,7 +119,13 @@ fn ranges_are_those_of_a_plain_list() {
                     model.set(owner.id(), lower, upper, true);
                     if grant == GapGrant::Newly && rng.random() {
                         // Give a part of the range back, as a scan does when it meets a key that
-                        // another transaction has inserted, or a row that it skips.
+                        // another transaction has inserted, or a row that it skips. An insert may
+                        // have begun to wait in between.
+                        let n = rng.random_range(lower..upper);
+                        let other = &owners[rng.random_range(0..owners.len())];
+                        let waiter = table.enqueue(other, &numbered(n));
+                        assert_eq!(waiter.is_some(), model.is_locked_against(other.id(), n));
+                        waiters.extend(waiter.map(|waiter| (waiter, n)));
                         let from = rng.random_range(lower..=upper);
                         let to = rng.random_range(from..=upper);
                         table.unlock(owner, &numbered(from), &numbered(to));
