@@ -42,7 +42,7 @@ fn open(env: &MemEnv, limit: u64, threads: usize) -> Arc<Db> {
         background_jobs: threads,
         wal_segment_size: 1 << 20,
         block_size: 1024,
-        target_file_size: 96 << 10,
+        target_file_size: 192 << 10,
         base_level_size: 256 << 10,
         ..Options::default()
     };

@@ -22,8 +22,7 @@ fn wordy(options: SstOptions, bytes: u64) -> Vec<u8> {
         n += 1;
     }
     writer.finish().unwrap();
-    let bytes = file.0.lock().unwrap().clone();
-    bytes
+    file.0.lock().unwrap().clone()
 }
 
 fn dictionary_options() -> SstOptions {
