@@ -296,6 +296,20 @@ impl Cursor {
             end.push(0);
         }
         let grant = self.lock_gap(txn, lower, end);
+        // An uncommitted key of another transaction between the last committed entry and the sought
+        // key bounds the first gap, as a committed entry does.
+        let bound: Vec<u8>;
+        let mut lower = lower;
+        if begins
+            && lower < from
+            && grant == GapGrant::Newly
+            && let Some(key) = txn.key_of_others(index, lower, from, Nearest::Largest)?
+        {
+            self.gaps.go_on(&key, true);
+            txn.unlock_gap(lower, &self.gaps.edge);
+            bound = self.gaps.edge.clone();
+            lower = &bound;
+        }
         let of_other = match self.passes_uncommitted() {
             true => None,
             false => self.gaps.vacant.first_key(txn, index, from, upper)?,
@@ -312,14 +326,6 @@ impl Cursor {
                 true => self.await_key_of_other(txn, &key, true),
                 false => Ok(GapStep::End),
             };
-        }
-        if begins
-            && lower < from
-            && grant == GapGrant::Newly
-            && let Some(key) = txn.key_of_others(index, lower, from, Nearest::Largest)?
-        {
-            self.gaps.go_on(&key, true);
-            txn.unlock_gap(lower, &self.gaps.edge);
         }
         if self.is_changed(txn, from, upper) {
             let found = self.scan.resume(txn, Resume::From(from))?;
@@ -369,6 +375,11 @@ impl Cursor {
             false => from.clone(),
         };
         let grant = self.lock_gap(txn, &above, &upper);
+        if grant == GapGrant::Newly
+            && let Some(key) = txn.key_of_others(index, &from, &upper, Nearest::Smallest)?
+        {
+            txn.unlock_gap(&key, &upper);
+        }
         let of_other = match self.passes_uncommitted() {
             true => None,
             false => self.gaps.vacant.last_key(txn, index, &above, &from)?,
@@ -379,11 +390,6 @@ impl Cursor {
             }
             self.gaps.set_edge(&from, false);
             return self.await_key_of_other(txn, &key, false);
-        }
-        if grant == GapGrant::Newly
-            && let Some(key) = txn.key_of_others(index, &from, &upper, Nearest::Smallest)?
-        {
-            txn.unlock_gap(&key, &upper);
         }
         if self.is_changed(txn, &above, &from) {
             let found = self.scan.resume(txn, Resume::Below(&from))?;
