@@ -38,17 +38,21 @@ fn value(row: u32, version: u32) -> Vec<u8> {
 }
 
 fn open(env: &MemEnv, limit: u64, threads: usize) -> Arc<Db> {
+    open_with(env, limit, threads, 64 << 10)
+}
+
+fn open_with(env: &MemEnv, limit: u64, threads: usize, memtable_size: u64) -> Arc<Db> {
     let options = Options {
         background_jobs: threads,
         wal_segment_size: 1 << 20,
         block_size: 1024,
-        target_file_size: 192 << 10,
+        target_file_size: 512 << 10,
         base_level_size: 256 << 10,
         ..Options::default()
     };
     let mutable = &options.mutable;
     mutable.memory_limit.store(limit, Ordering::Relaxed);
-    mutable.memtable_size.store(64 << 10, Ordering::Relaxed);
+    mutable.memtable_size.store(memtable_size, Ordering::Relaxed);
     let env: Arc<dyn Env> = Arc::new(env.clone());
     Db::open(env, Path::new("/db"), options, None).unwrap()
 }
@@ -69,9 +73,10 @@ fn write(db: &Db, rows: impl Iterator<Item = (u32, Option<u32>)>) {
     txn.commit().unwrap();
 }
 
-/// A database of many small files at rest, with the rows of the model.
+/// A database of many small files at rest, with the rows of the model. Each flush makes one file,
+/// large enough for a dictionary.
 fn filled(env: &MemEnv, limit: u64) -> (Arc<Db>, Model) {
-    let db = open(env, 0, 0);
+    let db = open_with(env, 0, 0, 4 << 20);
     for from in (0..KEYS).step_by(2000) {
         write(&db, (from..from + 2000).map(|row| (row, Some(0))));
         db.flush().unwrap();
