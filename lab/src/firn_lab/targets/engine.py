@@ -33,6 +33,9 @@ SMALL_POOL = 32 * MIB
 SMALL_LOG = 16 * MIB
 # Minimum size of InnoDB's log if InnoDB holds the tables: the server's default.
 LOG_MIN = 96 * MIB
+# Connections that a server accepts: more than any workload opens. The server keeps the threads of
+# ended connections, because their context switches are read after the last connection has ended.
+CONNECTIONS_MAX = 12_000
 # Settings that make InnoDB flush its dirty pages fast; by default it flushes slowly. They must be
 # restored in reverse order, because innodb_io_capacity may not exceed innodb_io_capacity_max.
 RUSH = {
@@ -128,6 +131,14 @@ class EngineTarget(PrivateTarget, MySqlTarget):
         self._budget = budget
         self._template = scratch / "mariadb-template"
 
+    @property
+    def pids(self) -> list[int]:
+        """The server alone.
+
+        It has no children, and to look for them means to read a file for each of its threads.
+        """
+        return [] if self.pid is None else [self.pid]
+
     def address(self, database: str = DATABASE) -> Address:
         return Address("mysql", "root", database, socket=self.socket_dir / "s")
 
@@ -153,6 +164,7 @@ class EngineTarget(PrivateTarget, MySqlTarget):
         self._link_plugins(plugins)
         variant = self._variant
         return [
+            *_limited(self._budget.descriptors),
             server_program(),
             "--no-defaults",
             *_as_user(),
@@ -165,10 +177,9 @@ class EngineTarget(PrivateTarget, MySqlTarget):
             "--skip-name-resolve",
             "--skip-log-bin",
             "--local-infile=1",
-            "--max-connections=400",
-            # Keep the threads of ended connections: their context switches are read after the last
-            # connection has ended.
-            "--thread-cache-size=400",
+            f"--max-connections={CONNECTIONS_MAX}",
+            f"--thread-cache-size={CONNECTIONS_MAX}",
+            *(["--thread-handling=pool-of-threads"] if self._budget.thread_pool else []),
             "--max-prepared-stmt-count=1000000",
             "--table-open-cache=4000",
             "--performance-schema=OFF",
@@ -343,6 +354,17 @@ def _system_plugins() -> Path:
         if line.startswith("plugin-dir "):
             return Path(line.split(None, 1)[1].strip())
     return Path("/usr/lib/mysql/plugin")
+
+
+def _limited(descriptors: int | None) -> list[str]:
+    """The beginning of a command line that limits the open files of the server.
+
+    A server that runs as root raises its limit again, unless it lacks the capability to do so.
+    """
+    if descriptors is None:
+        return []
+    keep = ["setpriv", "--bounding-set=-sys_resource"] if os.geteuid() == 0 else []
+    return ["prlimit", f"--nofile={descriptors}:{descriptors}", *keep]
 
 
 def _as_user() -> list[str]:
