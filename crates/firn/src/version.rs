@@ -23,7 +23,7 @@ mod tree;
 mod version_set;
 
 pub use edit::{DatabaseIdentity, DeferredDeletion, Edit};
-pub use file_handle::{FileHandle, FileSource, Run};
+pub use file_handle::{FileHandle, FileSource, ReaderRef, Run};
 pub use file_meta::{BLOB_FILES_MAX, FileLocation, FileMeta};
 pub use file_sums::{FileList, FileSpan, FileSums};
 pub use flushable::{Flushable, IngestedRun};

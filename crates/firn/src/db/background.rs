@@ -615,6 +615,9 @@ impl BackgroundWork {
     pub(super) fn close_files(&self, choose: impl FnOnce(&Version) -> Vec<Arc<FileHandle>>) {
         let _in_order = self.install.lock();
         let files = choose(&self.versions.current());
+        if files.is_empty() {
+            return;
+        }
         let version = self.versions.close_files(&files);
         self.super_versions.installed(version, &[]);
     }

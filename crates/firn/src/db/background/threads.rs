@@ -1,5 +1,5 @@
-//! The background threads: flush, compaction, log, deletion of files, blob collection, archive of
-//! the log.
+//! The background threads: flush, compaction, log, deletion of files, memory of open files, blob
+//! collection, archive of the log.
 //!
 //! Each thread loops: do one piece of work, or wait for its signal with a timeout. Because of the
 //! timeout, a lost signal only delays the work. An error of a transient kind (a full disk) is
@@ -35,6 +35,9 @@ const BLOB_STEP: Duration = Duration::from_millis(200);
 
 /// Pause between two searches for log segments to archive.
 const ARCHIVE_STEP: Duration = Duration::from_millis(500);
+
+/// Pause between two looks at the memory of open files, while nobody asks for one.
+const PINS_STEP: Duration = Duration::from_millis(500);
 
 /// An idle database flushes its active memtable if that has at least this size, in percent of the
 /// size of the tree.
@@ -179,6 +182,16 @@ impl BackgroundWork {
         }
     }
 
+    /// A thread of its own bounds the memory of open files: memory must not run out while other
+    /// threads sync, delete or compact.
+    fn pins_loop(&self) {
+        let pins = self.memory.block_cache().pins();
+        while !self.stopping.load(Ordering::Acquire) {
+            pins.wait_for_excess(PINS_STEP);
+            self.sweep_pins();
+        }
+    }
+
     fn archive_loop(&self) {
         while !self.stopping.load(Ordering::Acquire) {
             // The archiver reports a failure; the next round retries.
@@ -247,6 +260,9 @@ impl BackgroundThreads {
             spawn(work, "firn-delete", BackgroundWork::delete_loop),
             spawn(work, "firn-blobs", BackgroundWork::blob_loop),
         ];
+        if !work.options.ephemeral {
+            threads.push(spawn(work, "firn-pins", BackgroundWork::pins_loop));
+        }
         let archive =
             || AbandonableThread::start(work, "firn-archive", BackgroundWork::archive_loop);
         for _ in 0..work.options.background_jobs {
@@ -268,6 +284,7 @@ impl BackgroundThreads {
             let _signals = self.work.signals.lock();
             self.work.signal.notify_all();
         }
+        self.work.memory.block_cache().pins().ask_for_sweep();
         for thread in self.threads {
             // A thread that panicked has reported the panic and poisoned the engine.
             let _ = thread.join();
