@@ -332,7 +332,8 @@ fn an_open_on_a_full_disk_takes_the_room_of_all_files_that_nothing_names() {
     // Then for what the log holds, if the reserve is whole.
     let env = MemEnv::new();
     let db = open_usual(&env);
-    for n in 0..2000 {
+    // More than the room of the first files that go and that of the reserve together.
+    for n in 0..4000 {
         put_loose(&db, n, &noise(n)).unwrap();
     }
     db.sync_log().unwrap();
