@@ -6,7 +6,7 @@
 Each session sends its next UPDATE of the same row when it has an answer. A twentieth of them wait
 for a second at most, another twentieth meet KILL QUERY and KILL. Afterwards the count must be
 exact, else the command fails. Rounds of the engines stand next to each other; a table, a picture
-and a line for each round go to --out. Its client takes one processor at most, and a small part of
+and a line for each round go to --out. The client takes one processor at most, and a small part of
 it unless an engine commits tens of thousands of times a second: `client_cpu_seconds` tells.
 """
 
