@@ -133,7 +133,7 @@ def test_the_page_and_the_picture(tmp_path: Path) -> None:
 
 
 def test_options_that_make_no_sense(tmp_path: Path) -> None:
-    for options in (["--hasty", "0.6", "--killed", "0.6"], ["--sessions", "12000"]):
+    for options in (["--hasty", "0.6", "--killed", "0.6"], ["--sessions", str(1 << 40)]):
         assert cli.main(["hot-row", "--dir", str(tmp_path / "run"), *options]) == 1
     options = ["--targets", "dsn:mysql://root@nowhere", "--dir", str(tmp_path / "run")]
     assert cli.main(["hot-row", *options]) == 1

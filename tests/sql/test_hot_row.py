@@ -18,7 +18,7 @@ sys.path.insert(0, str(REPOSITORY / "lab" / "src"))
 from firn_lab.hot_row.sessions import QUERY_KILLED, TIMED_OUT, HotRow, Mix
 
 SESSIONS = int(os.environ.get("FIRN_TEST_HOT_SESSIONS", "500"))
-SECONDS = float(os.environ.get("FIRN_TEST_HOT_SECONDS", "4"))
+SECONDS = float(os.environ.get("FIRN_TEST_HOT_SECONDS", "3"))
 
 
 @pytest.mark.parametrize("threads", ["one-thread-per-connection", "pool-of-threads"])
@@ -34,7 +34,7 @@ def test_the_count_is_exact(own_server: Callable[..., Server], threads: str) -> 
         with holder.cursor() as cursor:
             cursor.execute("BEGIN")
             cursor.execute("UPDATE hot SET n = n + 0 WHERE id = 1")
-        blocked = row.round(0.0, 2.0, drain=False)
+        blocked = row.round(0.0, 1.5, drain=False)
         holder.close()
         done = row.round(0.0, SECONDS)
         assert blocked.commits == 0

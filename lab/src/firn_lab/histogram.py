@@ -20,7 +20,7 @@ class Latency:
     p95_ms: float
     p99_ms: float
     max_ms: float
-    # None if it was not computed.
+    # None if it was not computed. The store has it for rounds only, not for their parts.
     p999_ms: float | None = None
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from firn_lab.cli.common import STORE
 from firn_lab.cli.numbers import above, at_least, new_directory
-from firn_lab.cli.run import MEMORY_MIB_MIN, SCRATCH, remove_stale
+from firn_lab.cli.run import MEMORY_MIB_MIN, OTHER_CONNECTIONS, SCRATCH, remove_stale
 from firn_lab.errors import UsageError
 from firn_lab.hot_row.page import draw, page
 from firn_lab.hot_row.record import Result, Times, measure
@@ -29,7 +29,6 @@ from firn_lab.plan import Plan
 from firn_lab.processes import OTHER_DESCRIPTORS, allow_descriptors
 from firn_lab.runner.prepared_plan import require_installed
 from firn_lab.targets import Budget, make_target
-from firn_lab.targets.engine import CONNECTIONS_MAX
 from firn_lab.targets.mysql import MySqlTarget
 
 NAME = "hot-row"
@@ -70,11 +69,14 @@ def main(chosen: argparse.Namespace) -> int:
     ]
     if chosen.hasty + chosen.killed > 1:
         raise UsageError("--hasty and --killed are fractions of all sessions")
-    if mixes[-1].sessions > CONNECTIONS_MAX - OTHER_DESCRIPTORS:
-        raise UsageError(f"--sessions: at most {CONNECTIONS_MAX - OTHER_DESCRIPTORS}")
-    allow_descriptors(mixes[-1].sessions * len(chosen.targets) + OTHER_DESCRIPTORS)
+    most = mixes[-1].sessions
+    allow_descriptors(most + OTHER_DESCRIPTORS)
     scratch = (chosen.dir / f"run-{os.getpid()}").resolve()
-    budget = Budget(chosen.memory << 20, thread_pool=chosen.thread_pool)
+    budget = Budget(
+        chosen.memory << 20,
+        thread_pool=chosen.thread_pool,
+        connections=most + OTHER_CONNECTIONS,
+    )
     targets = [private_mysql(spec, budget, scratch) for spec in chosen.targets]
     require_installed(targets)
     remove_stale(chosen.dir)

@@ -51,6 +51,8 @@ SCRATCH = Path("lab-run")
 MEMORY_MIB_MIN = 16
 EXIT = {"ok": 0, "failed": 1, "aborted": 1, "paused": 75, "interrupted": 130}
 SLICE_MINUTES = 120.0
+# Connections that a server accepts besides those of a case's threads.
+OTHER_CONNECTIONS = 100
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -121,11 +123,13 @@ def make_plan(chosen: argparse.Namespace) -> Plan:
     # With a sweep over thread counts, a case that sets its own thread count would appear once for
     # each count; keep it once.
     cases = tuple(case for n, case in enumerate(found) if len(sweep) == 1 or case not in found[:n])
+    threads = max((case.params.threads for case in cases), default=0)
     budget = Budget(
         memory_bytes=(chosen.memory or plan.budget.memory_bytes >> 20) << 20,
         durable=plan.budget.durable and not chosen.not_durable,
         direct_io=plan.budget.direct_io and not chosen.page_cache,
         thread_pool=plan.budget.thread_pool or chosen.thread_pool,
+        connections=max(plan.budget.connections, threads + OTHER_CONNECTIONS),
     )
     plan = dataclasses.replace(
         plan,

@@ -35,10 +35,12 @@ from firn_lab.volume.rows import Tables, plan_tables
 NAME = "volume"
 HELP = "much data in many tables: load, updates, restarts, a kill"
 GB = 1e9
-# The most that the files of an engine take for each of the user's bytes, with logs and with what is
-# written before old files are removed. InnoDB takes 240 bytes for a row after a load in order.
-DISK_FACTORS = {"innodb": 1.8}
+# The most that the tables of an engine take for each of the user's bytes, with what is written
+# before old files are removed. InnoDB takes 1.73 after a load in order.
+DISK_FACTORS = {"innodb": 2.0}
 DISK_FACTOR = 1.2
+# The most that logs take.
+LOG_BYTES = 2 << 30
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -121,7 +123,7 @@ def _live(target: MySqlTarget, tables: Tables, chosen: argparse.Namespace) -> No
 
 def disk_bytes(engine: str, tables: Tables) -> int:
     """The most that the engine's files will take."""
-    return int(tables.user_bytes * DISK_FACTORS.get(engine, DISK_FACTOR))
+    return int(tables.user_bytes * DISK_FACTORS.get(engine, DISK_FACTOR)) + LOG_BYTES
 
 
 def require_room(directory: Path, bytes_min: int) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection
 from typing import Any
 
 from firn_lab.errors import CheckFailed
-from firn_lab.hot_row.sessions import TIMED_OUT, HotRow, Mix
+from firn_lab.hot_row.sessions import TIMED_OUT, HotRow, Mix, Round
 from firn_lab.measures.memory import resident_bytes
 from firn_lab.processes import processor_seconds
 from firn_lab.runner.blocks import order
 from firn_lab.targets.mysql import MySqlTarget
+from firn_lab.workloads.child_processes import Child
 
 
 @dataclass(frozen=True)
@@ -57,28 +59,51 @@ def measure(
     Raises CheckFailed if a count is wrong.
     """
     for mix in mixes:
-        rows: dict[str, HotRow] = {}
+        clients: dict[str, Child] = {}
         try:
             for target in targets:
                 say(f"{target.name}: {mix.sessions:,} sessions connect")
-                rows[target.name] = row = HotRow(target.connect, target.engine, mix)
-                row.create()
-                row.connect()
+                client = Child(f"the client of {target.name}", _client(target, mix, times))
+                clients[target.name] = client
+                client.receive()  # Wait until all are connected.
             by_name = {target.name: target for target in targets}
             for block in range(times.blocks):
                 for name in order(list(by_name), mix.sessions, "hot row", block):
-                    yield _round(by_name[name], rows[name], mix, times, block)
-            for name, row in rows.items():
-                if wrong := row.check():
+                    yield _round(by_name[name], clients[name], mix, block)
+            for name, client in clients.items():
+                client.send("check")
+                wrong: list[str] = client.receive()
+                if wrong:
                     raise CheckFailed(f"{name}: {'; '.join(wrong[:5])}")
                 say(f"{name}: the count of {mix.sessions:,} sessions is exact")
         finally:
-            for row in rows.values():
-                row.close()
+            for client in clients.values():
+                client.end()
 
 
-def _round(target: MySqlTarget, row: HotRow, mix: Mix, times: Times, block: int) -> Result:
-    done = row.round(times.lead, times.seconds, lambda: processor_seconds(target.pids))
+def _client(target: MySqlTarget, mix: Mix, times: Times) -> Callable[[Connection], None]:
+    """The sessions on one target, in a process with descriptors of its own."""
+
+    def work(pipe: Connection) -> None:
+        with HotRow(target.connect, target.engine, mix) as row:
+            row.create()
+            row.connect()
+            pipe.send("ready")
+            while True:
+                if pipe.recv() == "check":
+                    pipe.send(row.check())
+                else:
+                    done = row.round(
+                        times.lead, times.seconds, lambda: processor_seconds(target.pids)
+                    )
+                    pipe.send(done)
+
+    return work
+
+
+def _round(target: MySqlTarget, client: Child, mix: Mix, block: int) -> Result:
+    client.send("round")
+    done: Round = client.receive()
     target.require_alive()
     latency = done.latency
     p50, p99, p999, most = (

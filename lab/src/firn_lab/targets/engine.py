@@ -33,9 +33,6 @@ SMALL_POOL = 32 * MIB
 SMALL_LOG = 16 * MIB
 # Minimum size of InnoDB's log if InnoDB holds the tables: the server's default.
 LOG_MIN = 96 * MIB
-# Connections that a server accepts: more than any workload opens. The server keeps the threads of
-# ended connections, because their context switches are read after the last connection has ended.
-CONNECTIONS_MAX = 12_000
 # Settings that make InnoDB flush its dirty pages fast; by default it flushes slowly. They must be
 # restored in reverse order, because innodb_io_capacity may not exceed innodb_io_capacity_max.
 RUSH = {
@@ -177,8 +174,10 @@ class EngineTarget(PrivateTarget, MySqlTarget):
             "--skip-name-resolve",
             "--skip-log-bin",
             "--local-infile=1",
-            f"--max-connections={CONNECTIONS_MAX}",
-            f"--thread-cache-size={CONNECTIONS_MAX}",
+            f"--max-connections={self._budget.connections}",
+            # Keep the threads of ended connections: their context switches are read after the last
+            # connection has ended.
+            f"--thread-cache-size={self._budget.connections}",
             *(["--thread-handling=pool-of-threads"] if self._budget.thread_pool else []),
             "--max-prepared-stmt-count=1000000",
             "--table-open-cache=4000",
