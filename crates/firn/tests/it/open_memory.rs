@@ -236,7 +236,7 @@ fn threads_read_while_the_limit_changes() {
         .step_by(4)
         .for_each(|row| check(&db, row, Some(0)));
     let stats = db.pin_stats();
-    assert!(stats.evictions > 100, "{stats:?}");
+    assert!(stats.evictions > 20, "{stats:?}");
     assert!(stats.used <= stats.limit + stats.limit / 8, "{stats:?}");
 }
 
@@ -287,7 +287,7 @@ fn evicted_files_can_be_removed() {
         assert_eq!(found.unwrap(), Some(true), "row {row}");
         check(&db, row, Some(1));
     }
-    assert!(db.pin_stats().evictions > 500, "{:?}", db.pin_stats());
+    assert!(db.pin_stats().evictions > 50, "{:?}", db.pin_stats());
     drop(old);
     db.compact_once().unwrap();
     let names = env.list_dir(Path::new("/db")).unwrap();
