@@ -86,7 +86,7 @@ class Load:
     @contextlib.contextmanager
     def running(self, workload: str, threads: int) -> Iterator[None]:
         """Runs a workload beside the block, until the server or the block ends."""
-        options = (f"--threads={threads}", "--time=600", "--thread-init-timeout=120")
+        options = (f"--threads={threads}", "--time=600")
         process = subprocess.Popen(
             self._command(workload, *options, "run"),
             stdout=subprocess.DEVNULL,
