@@ -138,7 +138,6 @@ def _round(
         "latency_average_ms": (1000 / tps, MS),
         "latency_p95_ms": (2000 / tps, MS),
         "latency_p99_ms": (3000 / tps, MS),
-        "latency_p999_ms": (4000 / tps, MS),
         "device_read_bytes_per_transaction": (8192.0, BYTES),
         "device_written_bytes_per_transaction": (written, BYTES),
         "disk_read_bytes_per_transaction": (8192.0, BYTES),

@@ -34,7 +34,7 @@ from firn_lab.workloads.workload import FigureKind
 
 # In the order of the report.
 PICTURES = ("throughput.png", "latency.png", "device-written.png", "device-read.png",
-            "threads-1.png", "latency-threads-1.png", "space.png")  # fmt: skip
+            "threads-1.png", "space.png")  # fmt: skip
 
 
 @pytest.fixture
@@ -184,8 +184,8 @@ def test_files_are_written(store: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert cli.main(["report", "--store", str(store), "--out", str(out), "--hour", "1"]) == 0
     made = sorted(path.name for path in out.iterdir())
     assert made == [
-        "device-read.png", "device-written.png", "index.html", "latency-threads-1.png",
-        "latency.png", "report.md", "space.png", "threads-1.png", "throughput.png",
+        "device-read.png", "device-written.png", "index.html", "latency.png", "report.md",
+        "space.png", "threads-1.png", "throughput.png",
     ]  # fmt: skip
     for path in out.glob("*.png"):
         assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"

@@ -108,8 +108,7 @@ function about() {
     `${machine.system ?? ""} ${machine.kernel ?? ""}`.trim(), machine.file_system ?? "",
     `${format(budget.memory_bytes, "B")} for each engine, ` +
       (budget.durable ? "a sync for each commit" : "a sync a second") +
-      (budget.direct_io ? ", past the page cache" : ", through the page cache") +
-      (budget.thread_pool ? ", MariaDB's thread pool" : ""),
+      (budget.direct_io ? ", past the page cache" : ", through the page cache"),
     machine.busy_cores === undefined ? "" : `${machine.busy_cores.toFixed(1)} cores at other work before it`,
     "ratios of short rounds next to each other; intervals of 95 %",
   ].filter(Boolean).join(" · ");
@@ -118,7 +117,6 @@ function about() {
 const COMMON = [
   ["tps", "transactions/s"], ["qps", "queries/s"], ["latency_average_ms", "latency: average"],
   ["latency_p50_ms", "latency: 50 %"], ["latency_p95_ms", "latency: 95 %"], ["latency_p99_ms", "latency: 99 %"],
-  ["latency_p999_ms", "latency: 99.9 %"],
   ["latency_max_ms", "latency: largest"], ["seconds", "seconds"],
 ];
 const RESOURCES = [
@@ -312,8 +310,7 @@ function ratioTable() {
 // The table of all results. The compared figures and the errors come first, so that they are
 // visible without scrolling.
 function resultTable() {
-  const latencies = [["latency_average_ms", "average, ms"], ["latency_p95_ms", "95 %, ms"], ["latency_p99_ms", "99 %, ms"],
-    ["latency_p999_ms", "99.9 %, ms"]];
+  const latencies = [["latency_average_ms", "average, ms"], ["latency_p95_ms", "95 %, ms"], ["latency_p99_ms", "99 %, ms"]];
   const sizes = [["tps", "transactions/s"], ["transactions"], ["queries"], ["seconds", "time, s"], ["threads"]];
   const columns = (figures) => figures.map(([name, text]) => ({ text: text ?? name, number: true }));
   const heads = [{ text: "case" }, { text: "engine" }, { text: "headline" }, { text: "median", number: true },

@@ -1,1 +1,0 @@
-"""Thousands of sessions that update one row: the client, the rounds, the results."""
