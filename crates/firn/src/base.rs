@@ -18,6 +18,7 @@ pub mod memory_tracker;
 pub mod options;
 pub mod parker;
 pub mod pause_points;
+pub mod pool;
 pub mod prefix_extractor;
 pub mod read_meter;
 pub mod record_buffer;

@@ -4,7 +4,7 @@ use super::block::{PlaneLayout, StoredForm};
 use super::decode_error::{DecodeError, Decoded};
 use super::dictionary::Dictionary;
 use super::format::RAW_BLOCK_MAX;
-use std::cell::RefCell;
+use crate::base::pool::Pool;
 use zstd::zstd_safe::zstd_sys::ZSTD_EndDirective::{ZSTD_e_end, ZSTD_e_flush};
 use zstd::zstd_safe::{
     CCtx, CParameter, DCtx, DParameter, FrameFormat, InBuffer, OutBuffer, ResetDirective,
@@ -244,14 +244,14 @@ fn zstd(
     written
 }
 
-thread_local! {
-    static DECOMPRESS: RefCell<DCtx<'static>> = RefCell::new({
-        let mut context = DCtx::create();
-        context
-            .set_parameter(DParameter::Format(FrameFormat::Magicless))
-            .expect("ZSTD takes its own parameters");
-        context
-    });
+static DECOMPRESSORS: Pool<DCtx<'static>> = Pool::new();
+
+fn decompressor() -> DCtx<'static> {
+    let mut context = DCtx::create();
+    context
+        .set_parameter(DParameter::Format(FrameFormat::Magicless))
+        .expect("ZSTD takes its own parameters");
+    context
 }
 
 /// Upper bound of the expansion factor of all codecs. A block header that claims more is damaged,
@@ -285,12 +285,12 @@ pub(super) fn decompress(
     let mut raw = vec![0; raw_len];
     let len = match (codec, dictionary) {
         (StoredCodec::Lz4, _) => lz4_flex::block::decompress_into(payload, &mut raw).ok(),
-        (StoredCodec::ZstdDictionary, Some(dictionary)) => DECOMPRESS.with_borrow_mut(|d| {
+        (StoredCodec::ZstdDictionary, Some(dictionary)) => DECOMPRESSORS.with(decompressor, |d| {
             d.decompress_using_ddict(&mut raw[..], payload, dictionary.digested())
                 .ok()
         }),
         (StoredCodec::Zstd, _) => {
-            DECOMPRESS.with_borrow_mut(|d| d.decompress(&mut raw[..], payload).ok())
+            DECOMPRESSORS.with(decompressor, |d| d.decompress(&mut raw[..], payload).ok())
         }
         _ => {
             return Err(DecodeError::Corrupt(
