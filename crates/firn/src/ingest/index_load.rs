@@ -138,7 +138,7 @@ impl IndexLoad {
         limits: LoadLimits,
     ) -> Result<Self> {
         let made = sorters.iter().enumerate();
-        let made = made.map(|(i, uniqueness)| Sorter::new(ingest, i, *uniqueness));
+        let made = made.map(|(i, uniqueness)| Sorter::new(ingest, i, *uniqueness, limits.memory));
         let work = Sorters {
             sorters: made.collect(),
             pacer: limits.pacer,
