@@ -1,5 +1,6 @@
 //! Ground layer: types and vocabulary that all other modules share.
 
+pub mod allocator_stats;
 pub mod blob_buf;
 pub mod blob_ref;
 pub mod checksum;

@@ -146,11 +146,12 @@ impl Db {
         let listener = Arc::clone(&options.listener);
         let health = Arc::new(Health::new());
         let memory = match host {
-            Some(host) => host.work.memory.guest(&options),
+            Some(host) => host.work.memory.guest(&options, Arc::clone(&env)),
             None => {
                 let (block_cache_size, row_cache_size) = MemoryArbiter::initial_sizes(&options);
                 MemoryArbiter::new(
                     &options,
+                    Arc::clone(&env),
                     Arc::new(BlockCache::new(block_cache_size)),
                     Arc::new(RowCache::new(row_cache_size)),
                     Arc::new(MemoryTracker::default()),

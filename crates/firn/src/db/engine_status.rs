@@ -335,8 +335,8 @@ impl Db {
         let memory = self.memory();
         writeln!(
             out,
-            "write sets {} bytes, indexes, filters and dictionaries {} bytes",
-            memory.write_sets, memory.pinned
+            "write sets {} bytes, indexes, filters and dictionaries {} bytes, not counted {} bytes",
+            memory.write_sets, memory.pinned, memory.uncounted
         )?;
         let limit = match memory.limit {
             0 => "no limit".to_owned(),

@@ -37,6 +37,7 @@ impl Db {
             background_jobs: host.background_jobs.min(1),
             ephemeral: true,
             log_archive_dir: None,
+            allocator: None,
             ..host.clone()
         };
         let env = Arc::new(UnsyncedEnv::new(Arc::clone(&self.env)));

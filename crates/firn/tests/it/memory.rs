@@ -1,6 +1,7 @@
 //! The memory limit: the counted memory stays below it.
 
 use firn::base::Value;
+use firn::base::allocator_stats::{AllocatorBytes, AllocatorStats};
 use firn::base::options::Options;
 use firn::db::Db;
 use firn::env::{Env, MemEnv};
@@ -9,7 +10,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const ROWS: u32 = 100_000;
 const LIMIT: u64 = 4 << 20;
@@ -24,8 +25,13 @@ fn value(row: u32, version: u32) -> Vec<u8> {
 }
 
 fn open(env: &MemEnv, limit: u64) -> Arc<Db> {
+    open_with(env, limit, None)
+}
+
+fn open_with(env: &MemEnv, limit: u64, allocator: Option<Arc<dyn AllocatorStats>>) -> Arc<Db> {
     let options = Options {
         background_jobs: 0,
+        allocator,
         wal_segment_size: 1 << 20,
         target_file_size: 4 << 20,
         base_level_size: 4 << 20,
@@ -207,14 +213,118 @@ fn write_sets_take_their_memory_from_the_caches() {
     let before = db.memory();
     let mut txn = db.new_transaction(db.new_owner(0));
     txn.begin_statement(1, Isolation::ReadCommitted, 0, false);
-    for row in 0..30_000 {
+    for row in 0..10_000 {
         txn.put(&key(row), Value::whole(&[1; 100])).unwrap();
     }
     let during = db.memory();
-    assert!(during.write_sets > 4 << 20, "{during:?}");
-    assert!(during.block_cache_capacity + (2 << 20) < before.block_cache_capacity);
+    assert!(during.write_sets > 2 << 20, "{during:?}");
+    assert!(during.block_cache_capacity + (768 << 10) < before.block_cache_capacity);
     txn.rollback().unwrap();
     let after = db.memory();
     assert_eq!(after.write_sets, 0);
     assert_eq!(after.block_cache_capacity, before.block_cache_capacity);
+}
+
+/// An allocator with as much memory in use as the test says.
+#[derive(Default)]
+struct FakeAllocator {
+    active: AtomicU64,
+    reads: AtomicU64,
+}
+
+impl AllocatorStats for FakeAllocator {
+    fn read(&self) -> AllocatorBytes {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        let active = self.active.load(Ordering::Relaxed);
+        AllocatorBytes {
+            active,
+            resident: active,
+            ..AllocatorBytes::default()
+        }
+    }
+
+    fn decay(&self) {}
+
+    fn purge(&self) {}
+}
+
+/// The caches shrink by what the allocator has in use beyond the counted parts, and grow when it is
+/// gone. Without a limit they do not change.
+#[test]
+fn memory_that_is_not_counted_takes_room_from_the_caches() {
+    let (env, fake) = (MemEnv::new(), Arc::new(FakeAllocator::default()));
+    let db = open_with(&env, 16 << 20, Some(Arc::clone(&fake) as _));
+    let capacity = |limit, active| {
+        env.advance_clock(100_000);
+        fake.active.store(active, Ordering::Relaxed);
+        db.set_memory_limit(limit);
+        let memory = db.memory();
+        memory.block_cache_capacity + memory.row_cache_capacity
+    };
+    let limit = 16 << 20;
+    let most = capacity(limit, 0);
+    let counted = db.memory().total();
+    let less = capacity(limit, counted + (6 << 20));
+    assert_eq!(db.memory().uncounted, 6 << 20);
+    assert_eq!(db.memory().total(), counted + (6 << 20));
+    assert!(
+        (most - (7 << 20)..=most - (4 << 20)).contains(&less),
+        "{most}, {less}"
+    );
+    let least = capacity(limit, 100 << 20);
+    assert!(least > limit / 8 && least < less, "{least}");
+    for _ in 0..400 {
+        capacity(limit, 0);
+    }
+    // The row cache, a third of the caches, grows only by an eighth or more.
+    assert!(capacity(limit, 0) >= most - most / 24);
+    assert_eq!(
+        capacity(0, 100 << 20),
+        Options::default().block_cache_size + Options::default().row_cache_size
+    );
+}
+
+/// Reports do not make the allocator take its statistics again and again.
+#[test]
+fn reports_read_the_allocator_seldom() {
+    let (env, fake) = (MemEnv::new(), Arc::new(FakeAllocator::default()));
+    let db = open_with(&env, 16 << 20, Some(Arc::clone(&fake) as _));
+    env.advance_clock(100_000);
+    let before = fake.reads.load(Ordering::Relaxed);
+    for _ in 0..1000 {
+        db.memory();
+    }
+    assert_eq!(fake.reads.load(Ordering::Relaxed), before + 1);
+}
+
+/// Transactions that write at the same time spill before they take more than a quarter of the
+/// limit together, whatever each of them may take by its own limit.
+#[test]
+fn many_write_sets_spill_early() {
+    let limit = 16 << 20;
+    let db = open(&MemEnv::new(), limit);
+    let mut sets: Vec<_> = (0..10)
+        .map(|i| db.new_transaction(db.new_owner(i)))
+        .collect();
+    for (i, txn) in sets.iter_mut().enumerate() {
+        txn.begin_statement(i as u64 + 1, Isolation::ReadCommitted, 0, false);
+    }
+    let mut most = 0;
+    for round in 0..4000 {
+        for (i, txn) in sets.iter_mut().enumerate() {
+            let row = i as u32 * 100_000 + round;
+            txn.put(&key(row), Value::whole(&value(row, 0))).unwrap();
+        }
+        most = most.max(db.memory().write_sets);
+    }
+    assert!(most > limit / 8, "{most}");
+    assert!(most <= limit / 4 + 10 * (64 << 10), "{most}");
+    for mut txn in sets {
+        txn.commit().unwrap();
+    }
+    assert_eq!(db.memory().write_sets, 0);
+    db.flush().unwrap();
+    for row in [0, 3999, 100_000, 903_999] {
+        read(&db, row, 0);
+    }
 }

@@ -1,10 +1,13 @@
-//! One memory limit over caches, memtables, indexes and write sets.
+//! One memory limit over all memory of the engine.
 
 use super::BackgroundWork;
+use super::allocator_watch::{AllocatorReading, AllocatorWatch};
+use crate::base::allocator_stats::AllocatorBytes;
 use crate::base::memory_tracker::{MemoryCharge, MemoryTracker};
 use crate::base::options::{MEMTABLE_MIN, MutableOptions, Options};
 use crate::cache::RowCache;
 use crate::db::Db;
+use crate::env::Env;
 use crate::read::SuperVersion;
 use crate::sst::SstBlockCache;
 use crate::version::{FileHandle, Version};
@@ -12,7 +15,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Memory use by part, bytes as the engine counts them.
+/// Memory use by part, bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MemoryReport {
     /// The limit; 0 for none.
@@ -32,12 +35,22 @@ pub struct MemoryReport {
     pub row_cache: u64,
     /// Capacity of the row cache.
     pub row_cache_capacity: u64,
+    /// Memory in use according to the allocator that the engine does not count; 0 if the allocator
+    /// has no statistics.
+    pub uncounted: u64,
+    /// Numbers of the memory allocator; zeros if it has no statistics.
+    pub allocator: AllocatorBytes,
 }
 
 impl MemoryReport {
-    /// Sum of all parts.
-    pub fn total(&self) -> u64 {
+    /// Sum of the parts that the engine counts.
+    pub fn counted(&self) -> u64 {
         self.memtables + self.write_sets + self.pinned + self.block_cache + self.row_cache
+    }
+
+    /// All memory in use.
+    pub fn total(&self) -> u64 {
+        self.counted() + self.uncounted
     }
 }
 
@@ -51,6 +64,8 @@ struct MemoryDemand {
     /// Configured size at which a memtable freezes.
     memtable_size: u64,
     write_sets: u64,
+    /// Memory that the allocator reports and the engine does not count, at most half of the limit.
+    uncounted: u64,
 }
 
 /// A division of the limit, bytes.
@@ -85,14 +100,37 @@ const CACHES_SHARE_MIN: u64 = 8;
 const ROWS_SHARE: u64 = 3;
 /// The caches' room changes in steps of 1/64 of the limit.
 const STEPS: u64 = 64;
+/// Memory that is not counted takes at most 1/2 of the limit from the parts. With more the caches
+/// would be too small to work, and what takes the memory would take it all the same.
+const UNCOUNTED_SHARE_MAX: u64 = 2;
+/// When uncounted memory shrinks, the amount that the division allows for shrinks by at most 1/16
+/// with each reading of the allocator. Otherwise a job that ends would grow the caches, and the
+/// next job would shrink them again.
+const UNCOUNTED_FALL: u64 = 16;
+/// All write sets and loads together should take at most 1/4 of the limit.
+const WRITE_SETS_SHARE: u64 = 4;
+/// A write set may take twice as much as all of them leave of their share, so a single one takes
+/// two thirds of it, and many get less each.
+const WRITE_SET_GREED: u64 = 2;
+/// A write set may always take 1/256 of the limit, or `WRITE_SET_MIN` if that is more: spilled runs
+/// must not become tiny.
+const WRITE_SET_SHARE_MIN: u64 = 256;
+const WRITE_SET_MIN: u64 = 128 << 10;
 
 /// Memory that a memtable frozen at `size` takes from the allocator, bytes.
 fn footprint(size: u64) -> u64 {
     size + size.min(MEMTABLE_CHUNK) + size / FILTER_SHARE
 }
 
+/// Memory that each write set and load may take, if all of them take `write_sets` bytes.
+fn write_set_cap(limit: u64, write_sets: u64) -> u64 {
+    let left = (limit / WRITE_SETS_SHARE).saturating_sub(write_sets);
+    let floor = (limit / WRITE_SET_SHARE_MIN).max(WRITE_SET_MIN);
+    (left * WRITE_SET_GREED).max(floor)
+}
+
 fn split(limit: u64, demand: MemoryDemand) -> MemorySplit {
-    let left = limit.saturating_sub(demand.write_sets);
+    let left = limit.saturating_sub(demand.write_sets + demand.uncounted);
     let memtable_size = (left / MEMTABLE_SHARE)
         .max(MEMTABLE_MIN)
         .min(demand.memtable_size);
@@ -123,17 +161,21 @@ fn split(limit: u64, demand: MemoryDemand) -> MemorySplit {
 /// The more memory frozen memtables take, the more writers are slowed. When the memtables leave
 /// less than an eighth of the limit to the caches, writers stop until a flush has made room; the
 /// stall gate treats this like too many memtables. Nothing is ever refused because of the limit.
-/// Write sets alone may exceed it, up to their own limit each.
+/// Write sets together should take a quarter. The more they take, the earlier each of them spills,
+/// but each may take a 256th.
+///
+/// The allocator knows what the engine does not count: stacks of structures, log buffers, running
+/// compactions, blocks that readers hold after their eviction, row locks, gaps between allocations.
+/// The memory that it has in use beyond the counted parts comes out of the caches' room, at most
+/// half of the limit. The pages that it keeps unused do not count, because a cache that shrinks
+/// leaves such pages, and would then shrink again because of them; instead they go back to the
+/// system when the resident memory exceeds the limit.
 ///
 /// Lock: `current` is held while a division is computed and applied, outside the locks of the
 /// caches.
 ///
-/// The bytes are those the engine counts, allocator headers estimated. Not counted: stacks, log
-/// buffers (a few MiB), running compactions (about 10 MiB each), decoded blocks that readers hold
-/// after their eviction.
-///
-/// Rejected: watching the process's memory (it belongs to the server, and lags); a ledger that
-/// every part asks for each allocation (a contended counter in the hot paths).
+/// Rejected: watching the process's memory (it belongs to the server); a ledger that every part
+/// asks for each allocation (a contended counter in the hot paths).
 pub(in crate::db) struct MemoryArbiter {
     mutable: Arc<MutableOptions>,
     cache: Arc<SstBlockCache>,
@@ -143,14 +185,37 @@ pub(in crate::db) struct MemoryArbiter {
     block_cache_size: AtomicU64,
     /// Size of the row cache while there is no limit.
     row_cache_size: AtomicU64,
-    /// The division in force.
-    current: Mutex<Option<MemorySplit>>,
+    allocator: AllocatorWatch,
+    current: Mutex<CurrentSplit>,
+    /// Uncounted memory that the division in force allows for, at most half of the limit, bytes.
+    /// Writers read it without waiting for a division.
+    uncounted: AtomicU64,
     /// Memory of the memtables of all ephemeral databases whose host database is this one; it
     /// counts within this database's limit.
     ephemeral_memtables: Arc<MemoryTracker>,
     /// The memory of the ephemeral database, if this is the memory arbiter of one; `None` for the
     /// server's database.
     guest: Option<EphemeralMemory>,
+}
+
+/// The division in force, and the reading of the allocator behind it.
+#[derive(Default)]
+struct CurrentSplit {
+    split: Option<MemorySplit>,
+    read_at_us: u64,
+    /// Uncounted memory that the division allows for, bytes.
+    uncounted: u64,
+}
+
+impl CurrentSplit {
+    /// Takes a reading over, unless it is the one that was taken over last.
+    fn heed(&mut self, reading: AllocatorReading) {
+        if reading.at_us != self.read_at_us {
+            let fallen = self.uncounted - self.uncounted.div_ceil(UNCOUNTED_FALL);
+            self.uncounted = reading.uncounted.max(fallen);
+            self.read_at_us = reading.at_us;
+        }
+    }
 }
 
 /// The memory of an ephemeral database. The database uses the block cache and the memory limit of
@@ -163,18 +228,21 @@ struct EphemeralMemory {
 impl MemoryArbiter {
     pub(in crate::db) fn new(
         options: &Options,
+        env: Arc<dyn Env>,
         cache: Arc<SstBlockCache>,
         rows: Arc<RowCache>,
         write_sets: Arc<MemoryTracker>,
     ) -> Self {
         Self {
             mutable: Arc::clone(&options.mutable),
+            allocator: AllocatorWatch::new(options.allocator.clone(), env),
             cache,
             rows,
             write_sets,
             block_cache_size: AtomicU64::new(options.block_cache_size),
             row_cache_size: AtomicU64::new(options.row_cache_size),
-            current: Mutex::new(None),
+            current: Mutex::default(),
+            uncounted: AtomicU64::new(0),
             ephemeral_memtables: Arc::default(),
             guest: None,
         }
@@ -182,11 +250,12 @@ impl MemoryArbiter {
 
     /// Makes the memory arbiter of an ephemeral database whose host database has the arbiter
     /// `self`. The new arbiter uses the memory limit and the block cache of the host database.
-    pub(in crate::db) fn guest(&self, options: &Options) -> Self {
+    pub(in crate::db) fn guest(&self, options: &Options, env: Arc<dyn Env>) -> Self {
         options.mutable.follow(&self.mutable);
         let charge = MemoryCharge::new(Arc::clone(&self.ephemeral_memtables));
         let mut guest = Self::new(
             options,
+            env,
             Arc::clone(&self.cache),
             Arc::new(RowCache::new(0)),
             Arc::clone(&self.write_sets),
@@ -226,6 +295,7 @@ impl MemoryArbiter {
                     ephemeral_memtables: 0,
                     memtable_size,
                     write_sets: 0,
+                    uncounted: 0,
                 };
                 let split = split(limit, nothing);
                 let cap = &options.mutable.memtable_cap;
@@ -247,16 +317,29 @@ impl MemoryArbiter {
         // another thread could apply a newer division first, and this one would overwrite it.
         let mut current = self.current.lock();
         let limit = self.mutable.memory_limit.load(Ordering::Relaxed);
-        let wanted = match limit {
-            0 => MemorySplit {
-                blocks: self.block_cache_size.load(Ordering::Relaxed),
-                pins: u64::MAX,
-                rows: self.row_cache_size.load(Ordering::Relaxed),
-                memtable_size: u64::MAX,
-            },
-            limit => split(limit, self.demand(super_version)),
+        let (wanted, cap, uncounted) = match limit {
+            0 => {
+                let sizes = MemorySplit {
+                    blocks: self.block_cache_size.load(Ordering::Relaxed),
+                    pins: u64::MAX,
+                    rows: self.row_cache_size.load(Ordering::Relaxed),
+                    memtable_size: u64::MAX,
+                };
+                (sizes, u64::MAX, 0)
+            }
+            limit => {
+                if let Some(reading) = self.allocator.read(|| self.counted(super_version)) {
+                    current.heed(reading);
+                }
+                let uncounted = current.uncounted.min(limit / UNCOUNTED_SHARE_MAX);
+                let demand = self.demand(super_version, uncounted);
+                let cap = write_set_cap(limit, demand.write_sets);
+                (split(limit, demand), cap, demand.uncounted)
+            }
         };
-        if *current == Some(wanted) {
+        self.mutable.write_set_cap.store(cap, Ordering::Relaxed);
+        self.uncounted.store(uncounted, Ordering::Relaxed);
+        if current.split == Some(wanted) {
             return;
         }
         self.mutable
@@ -269,11 +352,12 @@ impl MemoryArbiter {
             self.cache.set_room(wanted.blocks, wanted.pins);
             self.rows.set_room(wanted.rows);
         }
-        *current = Some(wanted);
+        current.split = Some(wanted);
     }
 
-    fn demand(&self, super_version: &SuperVersion) -> MemoryDemand {
+    fn demand(&self, super_version: &SuperVersion, uncounted: u64) -> MemoryDemand {
         MemoryDemand {
+            uncounted,
             memtables: memtable_bytes(super_version),
             ephemeral_memtables: self.ephemeral_memtables.sum(),
             memtable_size: self.mutable.memtable_size.load(Ordering::Relaxed),
@@ -286,7 +370,8 @@ impl MemoryArbiter {
     pub(in crate::db) fn frozen_room(&self) -> Option<u64> {
         let limit = self.mutable.memory_limit.load(Ordering::Relaxed);
         let most = limit - limit / CACHES_SHARE_MIN;
-        (limit > 0).then(|| most.saturating_sub(self.write_sets.sum()))
+        let others = self.uncounted.load(Ordering::Relaxed) + self.write_sets.sum();
+        (limit > 0).then(|| most.saturating_sub(others))
     }
 
     /// The memory tracker of write sets and loads.
@@ -295,6 +380,18 @@ impl MemoryArbiter {
     }
 
     pub(in crate::db) fn report(&self, super_version: &SuperVersion) -> MemoryReport {
+        let mut report = self.counted_report(super_version);
+        let reading = self.allocator.read(|| report.counted()).unwrap_or_default();
+        report.uncounted = reading.uncounted;
+        report.allocator = reading.bytes;
+        report
+    }
+
+    fn counted(&self, super_version: &SuperVersion) -> u64 {
+        self.counted_report(super_version).counted()
+    }
+
+    fn counted_report(&self, super_version: &SuperVersion) -> MemoryReport {
         let (blocks, rows) = (self.cache.stats(), self.rows.stats());
         MemoryReport {
             limit: self.mutable.memory_limit.load(Ordering::Relaxed),
@@ -305,7 +402,20 @@ impl MemoryArbiter {
             block_cache_capacity: blocks.capacity,
             row_cache: rows.bytes,
             row_cache_capacity: rows.capacity,
+            uncounted: 0,
+            allocator: AllocatorBytes::default(),
         }
+    }
+
+    /// Whether the allocator has statistics.
+    pub(in crate::db) fn has_allocator(&self) -> bool {
+        self.allocator.is_present()
+    }
+
+    /// Has the allocator give unused pages back.
+    pub(in crate::db) fn give_back(&self) {
+        let limit = self.mutable.memory_limit.load(Ordering::Relaxed);
+        self.allocator.give_back(limit);
     }
 }
 

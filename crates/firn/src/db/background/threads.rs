@@ -1,5 +1,5 @@
 //! The background threads: flush, compaction, log, deletion of files, blob collection, archive of
-//! the log.
+//! the log; and, if the allocator has statistics, the memory limit.
 //!
 //! Each thread loops: do one piece of work, or wait for its signal with a timeout. Because of the
 //! timeout, a lost signal only delays the work. An error of a transient kind (a full disk) is
@@ -29,6 +29,9 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Pause of the deletion thread between two steps, while obsolete files are left.
 const DELETE_STEP: Duration = Duration::from_millis(50);
+
+/// Pause between two looks at the allocator.
+const MEMORY_STEP: Duration = Duration::from_millis(100);
 
 /// Pause between two searches for garbage in blob files.
 const BLOB_STEP: Duration = Duration::from_millis(200);
@@ -179,6 +182,17 @@ impl BackgroundWork {
         }
     }
 
+    /// Divides the memory limit anew as the memory changes that the engine does not count, and has
+    /// the allocator give unused pages back. A thread of its own, because a flush or a compaction
+    /// may take long, and takes memory meanwhile.
+    fn memory_loop(&self) {
+        while !self.stopping.load(Ordering::Acquire) {
+            self.wait(|_| false, MEMORY_STEP);
+            self.report_pressure();
+            self.memory.give_back();
+        }
+    }
+
     fn archive_loop(&self) {
         while !self.stopping.load(Ordering::Acquire) {
             // The archiver reports a failure; the next round retries.
@@ -249,6 +263,9 @@ impl BackgroundThreads {
         ];
         let archive =
             || AbandonableThread::start(work, "firn-archive", BackgroundWork::archive_loop);
+        if work.memory.has_allocator() {
+            threads.push(spawn(work, "firn-memory", BackgroundWork::memory_loop));
+        }
         for _ in 0..work.options.background_jobs {
             threads.push(spawn(work, "firn-compact", BackgroundWork::compaction_loop));
         }

@@ -8,6 +8,7 @@ fn demand(memtables: u64, write_sets: u64) -> MemoryDemand {
         ephemeral_memtables: 0,
         memtable_size: 64 * MIB,
         write_sets,
+        uncounted: 0,
     }
 }
 
@@ -68,4 +69,60 @@ fn what_exceeds_the_limit_leaves_the_caches_a_step() {
     let split = split(64 * MIB, demand(64 * MIB, 64 * MIB));
     assert_eq!(split.blocks + split.rows, MIB);
     assert_eq!(split.memtable_size, MEMTABLE_MIN);
+}
+
+/// Uncounted memory comes out of the caches' room.
+#[test]
+fn uncounted_memory_takes_room_from_the_caches() {
+    let limit = 256 * MIB;
+    let caches = |uncounted| {
+        let demand = MemoryDemand {
+            uncounted,
+            ..demand(0, 0)
+        };
+        let split = split(limit, demand);
+        split.blocks + split.rows
+    };
+    assert!(caches(32 * MIB) <= caches(0) - 24 * MIB);
+    assert!(caches(limit / 2) > limit / 4);
+}
+
+#[test]
+fn uncounted_memory_rises_at_once_and_falls_slowly() {
+    let mut current = CurrentSplit::default();
+    let reading = |at_us, uncounted| AllocatorReading {
+        at_us,
+        uncounted,
+        ..AllocatorReading::default()
+    };
+    current.heed(reading(1, 160));
+    assert_eq!(current.uncounted, 160);
+    current.heed(reading(2, 0));
+    current.heed(reading(2, 0));
+    assert_eq!(current.uncounted, 150);
+    current.heed(reading(3, 155));
+    assert_eq!(current.uncounted, 155);
+    (4..200).for_each(|at_us| current.heed(reading(at_us, 0)));
+    assert_eq!(current.uncounted, 0);
+}
+
+/// However many sets grow, together they keep to their share until each is at its minimum.
+#[test]
+fn write_sets_share_a_quarter_of_the_limit() {
+    for limit in [8 * MIB, 64 * MIB, 256 * MIB, 4 << 30] {
+        let floor = (limit / 256).max(128 << 10);
+        for sets in [1, 2, 10, 100, 2000] {
+            let mut each = 0;
+            while each + 4096 <= write_set_cap(limit, sets * each) {
+                each += 4096;
+            }
+            assert!(each >= floor, "{sets} sets of {each}, limit {limit}");
+            assert!(
+                each == floor || sets * each <= limit / 4,
+                "{sets} sets of {each}, limit {limit}"
+            );
+        }
+        assert_eq!(write_set_cap(limit, 10 * limit), floor);
+        assert!(write_set_cap(limit, limit / 6) >= limit / 6 - 1);
+    }
 }
