@@ -9,6 +9,7 @@
 //! library that contains it must never be unloaded.
 
 use firn::base::allocator_stats::{AllocatorBytes, AllocatorStats};
+use firn::base::zstd_memory::zstd_bytes;
 use std::ptr::null_mut;
 use tikv_jemalloc_ctl::{epoch, stats};
 use tikv_jemalloc_sys::mallctl;
@@ -51,6 +52,7 @@ impl AllocatorStats for CoreAllocator {
             metadata: bytes(stats::metadata::read()),
             resident: bytes(stats::resident::read()),
             retained: bytes(stats::retained::read()),
+            outside: zstd_bytes(),
         }
     }
 

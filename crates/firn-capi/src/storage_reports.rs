@@ -304,6 +304,7 @@ pub unsafe extern "C" fn firn_list_memory(
                 locks.merged_bytes + locks.gap_bytes,
                 0,
             ),
+            ("of these, ZSTD", allocator.outside, 0),
             ("total", memory.total(), memory.limit),
             ("allocator: allocated", allocator.allocated, 0),
             ("allocator: active", allocator.active, 0),

@@ -14,13 +14,15 @@ pub struct AllocatorBytes {
     pub resident: u64,
     /// Addresses that the allocator keeps without memory.
     pub retained: u64,
+    /// Memory of the engine from another allocator, that of the C library: contexts of ZSTD.
+    pub outside: u64,
 }
 
 impl AllocatorBytes {
     /// Memory in use: what stays resident when the allocator gives all unused pages back. Part of
     /// `metadata` may never have been touched, so it is not resident.
     pub fn in_use(&self) -> u64 {
-        (self.active + self.metadata).min(self.resident)
+        (self.active + self.metadata).min(self.resident) + self.outside
     }
 }
 

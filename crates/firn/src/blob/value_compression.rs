@@ -2,7 +2,8 @@
 //! an eighth stays plain.
 
 use crate::base::pool::Pool;
-use zstd::bulk::{Compressor, Decompressor};
+use crate::base::zstd_memory::ZstdObject;
+use zstd::zstd_safe::{CCtx, DCtx};
 
 /// The fastest regular level, because a statement waits while its values are compressed.
 const LEVEL: i32 = 1;
@@ -10,8 +11,8 @@ const LEVEL: i32 = 1;
 /// A value or chunk is stored compressed only if that saves at least 1/8 of its bytes.
 const SAVED_PART_MIN: usize = 8;
 
-static COMPRESSORS: Pool<Option<Compressor<'static>>> = Pool::new();
-static DECOMPRESSORS: Pool<Option<Decompressor<'static>>> = Pool::new();
+static COMPRESSORS: Pool<ZstdObject<CCtx<'static>>> = Pool::new();
+static DECOMPRESSORS: Pool<ZstdObject<DCtx<'static>>> = Pool::new();
 
 /// Compresses `bytes`; `None` if they shrink too little.
 pub(super) fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
@@ -20,27 +21,26 @@ pub(super) fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
     let room = bytes
         .len()
         .saturating_sub((bytes.len() / SAVED_PART_MIN).max(1));
-    let compress = |compressor: &mut Option<Compressor<'_>>| {
-        let mut packed = Vec::with_capacity(zstd::zstd_safe::compress_bound(bytes.len()));
-        compressor
-            .as_mut()?
-            .compress_to_buffer(bytes, &mut packed)
-            .ok()?;
-        (packed.len() <= room).then(|| {
-            packed.shrink_to_fit();
-            packed
-        })
-    };
-    COMPRESSORS.with(|| Compressor::new(LEVEL).ok(), compress)
+    let mut packed = Vec::with_capacity(zstd::zstd_safe::compress_bound(bytes.len()));
+    COMPRESSORS
+        .with(
+            || ZstdObject::new(CCtx::create()),
+            |context| context.with(|context| context.compress(&mut packed, bytes, LEVEL)),
+        )
+        .ok()?;
+    (packed.len() <= room).then(|| {
+        packed.shrink_to_fit();
+        packed
+    })
 }
 
 /// Decompresses `stored`, which [`compress`] has returned, into `value`. Returns false if the
 /// result is not exactly as long as `value`.
 pub(super) fn unpack(stored: &[u8], value: &mut [u8]) -> bool {
-    let unpack = |decompressor: &mut Option<Decompressor<'_>>| {
-        let decompressor = decompressor.as_mut()?;
-        decompressor.decompress_to_buffer(stored, value).ok()
-    };
-    let len = DECOMPRESSORS.with(|| Decompressor::new().ok(), unpack);
-    len == Some(value.len())
+    let len = value.len();
+    let unpacked = DECOMPRESSORS.with(
+        || ZstdObject::new(DCtx::create()),
+        |context| context.with(|context| context.decompress(value, stored)),
+    );
+    unpacked == Ok(len)
 }

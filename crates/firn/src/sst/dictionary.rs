@@ -7,6 +7,7 @@
 
 use super::decode_error::{DecodeError, Decoded};
 use crate::base::checksum;
+use crate::base::zstd_memory::ZstdObject;
 use zstd::zstd_safe::DDict;
 
 /// Largest number of dictionaries in one file.
@@ -16,7 +17,7 @@ pub(super) const DICTIONARIES_MAX: usize = 4;
 pub(super) struct Dictionary {
     id: u32,
     bytes: Vec<u8>,
-    digested: DDict<'static>,
+    digested: ZstdObject<DDict<'static>>,
 }
 
 impl Dictionary {
@@ -25,7 +26,7 @@ impl Dictionary {
             .ok_or(DecodeError::Corrupt("dictionary cannot be digested"))?;
         Ok(Self {
             id: id_of(&bytes),
-            digested,
+            digested: ZstdObject::new(digested),
             bytes,
         })
     }
@@ -40,12 +41,12 @@ impl Dictionary {
     }
 
     pub(super) fn digested(&self) -> &DDict<'static> {
-        &self.digested
+        self.digested.get()
     }
 
     /// Bytes of memory that the dictionary takes.
     pub(super) fn memory(&self) -> usize {
-        self.bytes.len() + self.digested.sizeof()
+        self.bytes.len() + self.digested().sizeof()
     }
 }
 

@@ -23,6 +23,7 @@ impl AllocatorStats for FakeAllocator {
             metadata: MIB,
             resident: self.resident.load(Ordering::Relaxed),
             retained: 0,
+            outside: 0,
         }
     }
 
