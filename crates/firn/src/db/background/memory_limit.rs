@@ -103,10 +103,12 @@ const STEPS: u64 = 64;
 /// Memory that is not counted takes at most 1/2 of the limit from the parts. With more the caches
 /// would be too small to work, and what takes the memory would take it all the same.
 const UNCOUNTED_SHARE_MAX: u64 = 2;
-/// When uncounted memory shrinks, the amount that the division allows for shrinks by at most 1/16
-/// with each reading of the allocator. Otherwise a job that ends would grow the caches, and the
-/// next job would shrink them again.
-const UNCOUNTED_FALL: u64 = 16;
+/// The division allows for uncounted memory in steps of 1/32 of the limit.
+const UNCOUNTED_STEPS: u64 = 32;
+/// The division goes on to allow for the most uncounted memory of this time, microseconds, and of
+/// as much time before. A job that ends would otherwise grow the caches, and the next job would
+/// shrink them again; a cache that changes its size forgets which entries are in use.
+const UNCOUNTED_KEPT_US: u64 = 10_000_000;
 /// All write sets and loads together should take at most 1/4 of the limit.
 const WRITE_SETS_SHARE: u64 = 4;
 /// A write set may take twice as much as all of them leave of their share, so a single one takes
@@ -198,22 +200,46 @@ pub(in crate::db) struct MemoryArbiter {
     guest: Option<EphemeralMemory>,
 }
 
-/// The division in force, and the reading of the allocator behind it.
+/// The division in force, and the readings of the allocator behind it.
 #[derive(Default)]
 struct CurrentSplit {
     split: Option<MemorySplit>,
-    read_at_us: u64,
-    /// Uncounted memory that the division allows for, bytes.
-    uncounted: u64,
+    uncounted: UncountedAllowance,
 }
 
-impl CurrentSplit {
-    /// Takes a reading over, unless it is the one that was taken over last.
-    fn heed(&mut self, reading: AllocatorReading) {
-        if reading.at_us != self.read_at_us {
-            let fallen = self.uncounted - self.uncounted.div_ceil(UNCOUNTED_FALL);
-            self.uncounted = reading.uncounted.max(fallen);
-            self.read_at_us = reading.at_us;
+/// The uncounted memory that the division allows for.
+#[derive(Default)]
+struct UncountedAllowance {
+    /// Bytes, a multiple of the step when they were set.
+    bytes: u64,
+    /// When the reading that was taken over last was made, microseconds.
+    read_at_us: u64,
+    /// End of the present interval of `UNCOUNTED_KEPT_US`.
+    interval_ends_us: u64,
+    /// The most uncounted memory of the present interval, and of the interval before, bytes.
+    most: [u64; 2],
+}
+
+impl UncountedAllowance {
+    /// Takes a reading over, unless it is the one that was taken over last. The allowance rises at
+    /// once. It falls at the end of an interval, if two steps or more have not been used in this
+    /// interval and the one before.
+    fn heed(&mut self, reading: AllocatorReading, step: u64) {
+        if reading.at_us == self.read_at_us {
+            return;
+        }
+        self.read_at_us = reading.at_us;
+        if reading.at_us >= self.interval_ends_us {
+            let used = self.most[0].max(self.most[1]).next_multiple_of(step);
+            if self.interval_ends_us > 0 && used + 2 * step <= self.bytes {
+                self.bytes = used;
+            }
+            self.most = [0, self.most[0]];
+            self.interval_ends_us = reading.at_us + UNCOUNTED_KEPT_US;
+        }
+        self.most[0] = self.most[0].max(reading.uncounted);
+        if reading.uncounted > self.bytes {
+            self.bytes = reading.uncounted.next_multiple_of(step);
         }
     }
 }
@@ -329,9 +355,10 @@ impl MemoryArbiter {
             }
             limit => {
                 if let Some(reading) = self.allocator.read(|| self.counted(super_version)) {
-                    current.heed(reading);
+                    let step = (limit / UNCOUNTED_STEPS).max(1);
+                    current.uncounted.heed(reading, step);
                 }
-                let uncounted = current.uncounted.min(limit / UNCOUNTED_SHARE_MAX);
+                let uncounted = current.uncounted.bytes.min(limit / UNCOUNTED_SHARE_MAX);
                 let demand = self.demand(super_version, uncounted);
                 let cap = write_set_cap(limit, demand.write_sets);
                 (split(limit, demand), cap, demand.uncounted)

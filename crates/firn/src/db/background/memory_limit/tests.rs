@@ -1,4 +1,5 @@
 use super::*;
+use rand::{Rng, SeedableRng, rngs::StdRng};
 
 const MIB: u64 = 1 << 20;
 
@@ -87,23 +88,62 @@ fn uncounted_memory_takes_room_from_the_caches() {
     assert!(caches(limit / 2) > limit / 4);
 }
 
+/// Takes over a reading every 100 ms, from `from_us` on; returns how often the allowance changed.
+fn heed_all(
+    allowance: &mut UncountedAllowance,
+    from_us: u64,
+    readings: impl IntoIterator<Item = u64>,
+) -> u64 {
+    let mut changes = 0;
+    for (i, uncounted) in readings.into_iter().enumerate() {
+        let before = allowance.bytes;
+        let reading = AllocatorReading {
+            at_us: from_us + i as u64 * 100_000,
+            uncounted,
+            ..AllocatorReading::default()
+        };
+        allowance.heed(reading, 8 * MIB);
+        assert!(allowance.bytes >= uncounted);
+        changes += u64::from(allowance.bytes != before);
+    }
+    changes
+}
+
 #[test]
-fn uncounted_memory_rises_at_once_and_falls_slowly() {
-    let mut current = CurrentSplit::default();
-    let reading = |at_us, uncounted| AllocatorReading {
-        at_us,
-        uncounted,
-        ..AllocatorReading::default()
-    };
-    current.heed(reading(1, 160));
-    assert_eq!(current.uncounted, 160);
-    current.heed(reading(2, 0));
-    current.heed(reading(2, 0));
-    assert_eq!(current.uncounted, 150);
-    current.heed(reading(3, 155));
-    assert_eq!(current.uncounted, 155);
-    (4..200).for_each(|at_us| current.heed(reading(at_us, 0)));
-    assert_eq!(current.uncounted, 0);
+fn uncounted_memory_rises_at_once_and_falls_later() {
+    let mut allowance = UncountedAllowance::default();
+    heed_all(&mut allowance, 1, [17 * MIB]);
+    assert_eq!(allowance.bytes, 24 * MIB);
+    // The same reading again, and less than 20 seconds without need.
+    heed_all(&mut allowance, 1, [0]);
+    heed_all(&mut allowance, 100_001, [MIB; 198]);
+    assert_eq!(allowance.bytes, 24 * MIB);
+    heed_all(&mut allowance, 19_900_001, [MIB; 102]);
+    assert_eq!(allowance.bytes, 8 * MIB);
+}
+
+/// A load whose jobs come and go at any time does not change the allowance, and so no cache.
+#[test]
+fn a_steady_load_leaves_the_allowance_as_it_is() {
+    for seed in 0..20 {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let base = rng.random_range(0..64) * MIB;
+        let job = rng.random_range(1..64) * MIB;
+        let mut next = 0;
+        let load = (0..20_000).map(|i| {
+            // A job takes a second, and the next one begins after at most eight.
+            if i == next + 10 {
+                next = i + rng.random_range(0..80);
+            }
+            base + rng.random_range(0..4 * MIB) + job * u64::from(i >= next)
+        });
+        let mut allowance = UncountedAllowance::default();
+        let changes = heed_all(&mut allowance, 1, load);
+        assert!(
+            changes <= 4,
+            "{changes} changes in 2000 seconds, seed {seed}"
+        );
+    }
 }
 
 /// However many sets grow, together they keep to their share until each is at its minimum.
