@@ -2,7 +2,8 @@
 
 Each test compares peaks of the resident memory: of the server under FIRN's work, and of the same
 server before. It allows a tenth of `firn_memory_limit` and 32 MiB more, because the server itself
-takes memory for the statements, and the code of the engine counts, too.
+takes memory for the statements, and the code of the engine counts, too. What the engine reports
+must stay within a tenth of the limit.
 
 FIRN_TEST_MEMORY_ROWS (20000000, say), FIRN_TEST_MEMORY_CONNECTIONS (2000) and
 FIRN_TEST_MEMORY_SECONDS make tables, transactions, and the number of connections larger.
@@ -21,13 +22,25 @@ from server import ENGINE, IS_FIRN, Server
 from sysbench import Load
 
 CONNECTIONS = int(os.environ.get("FIRN_TEST_MEMORY_CONNECTIONS", "300"))
-ROWS = int(os.environ.get("FIRN_TEST_MEMORY_ROWS", "500000"))
-SECONDS = int(os.environ.get("FIRN_TEST_MEMORY_SECONDS", "5"))
+ROWS = int(os.environ.get("FIRN_TEST_MEMORY_ROWS", "300000"))
+SECONDS = int(os.environ.get("FIRN_TEST_MEMORY_SECONDS", "3"))
+# A connection takes some 50 KiB, so the limit follows their number.
+LIMITS_OF_CONNECTIONS = [64] if CONNECTIONS <= 300 else [256, 1024]
 MIB = 1 << 20
 
 pytestmark = pytest.mark.skipif(not IS_FIRN, reason="about the memory limit of FIRN")
 
 Make = Callable[..., Server]
+
+
+@pytest.fixture(autouse=True)
+def _one_arena(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes the memory of the server itself repeatable.
+
+    With hundreds of connections, the C library's arenas grow by chance from run to run, by tens of
+    MiB, under any engine.
+    """
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "1")
 
 
 def peak(server: Server) -> int:
@@ -85,19 +98,17 @@ class Limited:
             f"{now / MIB:.0f} now"
         )
         print(report)
-        for part, size in parts(self.server).items():
+        memory = parts(self.server)
+        for part, size in memory.items():
             print(f"    {part}: {size / MIB:.1f}")
+        assert memory["total"] <= self.limit * 1.1, report
         assert taken <= self.limit * 1.1 + 32 * MIB, report
         forget_peak(self.server)
 
 
-@pytest.fixture(params=[64, 256], ids=["64", "256"])
-def limited(own_server: Make, request: pytest.FixtureRequest) -> Limited:
-    """A server with each of the limits."""
-    return Limited(own_server, request.param)
-
-
-def test_loads_and_large_transactions(limited: Limited) -> None:
+@pytest.mark.parametrize("limit_mib", [64, 256])
+def test_loads_and_large_transactions(own_server: Make, limit_mib: int) -> None:
+    limited = Limited(own_server, limit_mib)
     with (
         closing(limited.server.connect("d", read_timeout=7200)) as session,
         session.cursor() as cursor,
@@ -129,7 +140,9 @@ def test_loads_and_large_transactions(limited: Limited) -> None:
         limited.check("rollback")
 
 
-def test_load_by_threads_and_many_connections(limited: Limited) -> None:
+@pytest.mark.parametrize("limit_mib", LIMITS_OF_CONNECTIONS)
+def test_load_by_threads_and_many_connections(own_server: Make, limit_mib: int) -> None:
+    limited = Limited(own_server, limit_mib)
     server = limited.server
 
     def load(database: str, engine: str, rows: int) -> Load:
@@ -138,7 +151,11 @@ def test_load_by_threads_and_many_connections(limited: Limited) -> None:
     # What the connections, their statements and open tables take in the server itself.
     other = load("other", "InnoDB", 10_000)
     other.prepare(4)
-    other.run("oltp_read_write", CONNECTIONS, 2 * SECONDS)
+    for _ in range(5):
+        limited.before = peak(server)
+        other.run("oltp_read_write", CONNECTIONS, SECONDS)
+        if peak(server) < limited.before + 2 * MIB:
+            break
     limited.before = peak(server)
     server.query("FLUSH TABLES")
     forget_peak(server)
@@ -157,9 +174,9 @@ def test_load_by_threads_and_many_connections(limited: Limited) -> None:
 def test_a_changed_limit_counts_at_once(own_server: Make, operation: str) -> None:
     limited = Limited(own_server, 128)
     server = limited.server
-    firn = Load(server.socket, "d", ENGINE, 1, 200_000)
+    firn = Load(server.socket, "d", ENGINE, 1, 150_000)
     firn.prepare(1)
-    firn.run("oltp_read_only", 4, 3)
+    firn.run("oltp_read_only", 4, 2)
     limited.limit = (32 if operation == "lowered" else 256) * MIB
     server.query(f"SET GLOBAL firn_memory_limit = {limited.limit}")
     firn.run("oltp_read_only", 4, 2)
