@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,6 +82,21 @@ class Load:
         if match is None:
             raise SysbenchError(output)
         return float(match[1])
+
+    @contextlib.contextmanager
+    def running(self, workload: str, threads: int) -> Iterator[None]:
+        """Runs a workload beside the block, until the server or the block ends."""
+        options = (f"--threads={threads}", "--time=600")
+        process = subprocess.Popen(
+            self._command(workload, *options, "run"),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            yield
+        finally:
+            process.kill()
+            process.wait()
 
 
 def _run(command: list[str]) -> str:

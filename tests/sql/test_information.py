@@ -195,6 +195,30 @@ def test_the_error_log_tells_what_recovery_did(own_server: Callable[..., Server]
 
 
 @pytest.mark.usefixtures("firn")
+def test_the_error_log_tells_of_start_and_stop(own_server: Callable[..., Server]) -> None:
+    server = own_server()
+    server.query("CREATE DATABASE d")
+    _fill(server, "d")
+    session = server.connect("d")
+    with session.cursor() as cursor:
+        for statement in ("XA START 'x'", "DELETE FROM t LIMIT 1", "XA END 'x'", "XA PREPARE 'x'"):
+            cursor.execute(statement)
+    session.close()
+    already = len(server.log())
+    server.restart()
+    said = server.log()[already:]
+    stopping = re.search(r"FIRN: stopping: the next start recovers (\d+) bytes", said)
+    assert stopping is not None, said
+    assert int(stopping[1]) > 0
+    assert "1 prepared transactions stay prepared" in said
+    assert re.search(r"FIRN: stopped in \d+ ms", said), said
+    assert re.search(r"FIRN: started in \d+ ms: 1 tables, \d+ files", said), said
+    assert said.index("stopping") < said.index("stopped in") < said.index("started in")
+    server.query("XA ROLLBACK 'x'")
+    assert server.query("SELECT COUNT(*) FROM d.t") == ((ROWS,),)
+
+
+@pytest.mark.usefixtures("firn")
 def test_install_soname_on_a_running_server(own_server: Callable[..., Server]) -> None:
     server = own_server(load_engine=False)
     server.query("CREATE DATABASE d")

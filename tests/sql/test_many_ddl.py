@@ -24,7 +24,7 @@ MANIFEST_MAX = 4 << 20
 pytestmark = pytest.mark.skipif(not IS_FIRN, reason="reads FIRN's files and views")
 
 
-COUNTED = ("memtables", "write sets", "indexes, filters and dictionaries")
+COUNTED = ("memtables", "write sets", "indexes and filters")
 
 
 def memory(server: Server) -> int:

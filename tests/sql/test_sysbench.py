@@ -1,12 +1,15 @@
 """Every stock sysbench workload runs without an error and leaves tables that pass CHECK.
 
 FIRN_TEST_SYSBENCH_SECONDS (default 3), FIRN_TEST_SYSBENCH_THREADS (16) and FIRN_TEST_SYSBENCH_ROWS
-(10000, in each of four tables) configure longer runs.
+(10000, in each of four tables) configure longer runs. FIRN_TEST_STOP_CONNECTIONS (200) and
+FIRN_TEST_STOP_TABLES (40) do so for the stop under load.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -17,6 +20,10 @@ SECONDS = float(os.environ.get("FIRN_TEST_SYSBENCH_SECONDS", "3"))
 THREADS = int(os.environ.get("FIRN_TEST_SYSBENCH_THREADS", "16"))
 ROWS = int(os.environ.get("FIRN_TEST_SYSBENCH_ROWS", "10000"))
 TABLES = 4
+
+# Clients and tables of the test that stops the server under load.
+CONNECTIONS = int(os.environ.get("FIRN_TEST_STOP_CONNECTIONS", "200"))
+STOP_TABLES = int(os.environ.get("FIRN_TEST_STOP_TABLES", "40"))
 
 
 @pytest.fixture(scope="module")
@@ -75,3 +82,45 @@ def test_an_error_is_an_error(load: tuple[Server, Load]) -> None:
     missing = Load(server.socket, "no_such_database", ENGINE, TABLES, ROWS)
     with pytest.raises(SysbenchError):
         missing.run("oltp_point_select", 1, 1)
+
+
+@pytest.mark.skipif(not IS_FIRN, reason="judges the error log of the engine")
+def test_a_stop_under_load_ends_and_says_how_long_it_took() -> None:
+    server = Server(
+        [
+            "--loose-firn-memtable-size=4194304",
+            "--max-prepared-stmt-count=1000000",
+            f"--max-connections={CONNECTIONS + 10}",
+            "--thread-handling=pool-of-threads",
+            "--table-open-cache=4000",
+        ]
+    )
+    try:
+        server.start()
+        server.query("CREATE DATABASE sbtest")
+        load = Load(server.socket, "sbtest", ENGINE, STOP_TABLES, 100)
+        load.prepare(threads=2)
+        with load.running("oltp_write_only", CONNECTIONS):
+            _wait_for_connections(server)
+            server.stop()
+        assert re.search(r"FIRN: stopped in \d+ ms", server.log()), server.log_tail()
+        server.start()
+        _check(server, "sbtest")
+        errors = [line for line in server.log().splitlines() if "[ERROR]" in line]
+        assert not [line for line in errors if "firn" in line.lower()], errors
+    finally:
+        server.destroy()
+
+
+def _wait_for_connections(server: Server) -> None:
+    """Returns once the clients are connected and commit."""
+    counters = "SHOW GLOBAL STATUS WHERE variable_name IN ('Threads_connected', 'Firn_commits')"
+    deadline = time.monotonic() + 60
+    before = 0
+    while time.monotonic() < deadline:
+        now = {name.lower(): int(value) for name, value in server.query(counters)}
+        if now["threads_connected"] > CONNECTIONS and 0 < before < now["firn_commits"]:
+            return
+        before = now["firn_commits"]
+        time.sleep(0.2)
+    pytest.fail(f"the clients do not work\n{server.log_tail()}")

@@ -733,7 +733,7 @@ typedef struct firn_counters {
   uint64_t row_cache_misses;
   // Memory of the row cache.
   uint64_t row_cache_bytes;
-  // Memory that open files keep for their indexes, filters and dictionaries.
+  // Memory that open files keep for their indexes and filters.
   uint64_t pinned_bytes;
   // Memory of uncommitted changes.
   uint64_t write_set_bytes;
@@ -780,6 +780,13 @@ typedef struct firn_counters {
   // Times that an SST or blob file was opened beyond the limit, because no other one could be
   // closed.
   uint64_t open_files_over_limit;
+  // Times that an SST was opened without memory for its whole index.
+  uint64_t opened_without_index;
+  // Times that the memory of an open SST was given back to make room for others.
+  uint64_t evicted_files;
+  // Times that an SST was opened beyond the memory for open files, because all others were in
+  // use.
+  uint64_t pinned_over_limit;
   // Lock waits that ended because their time ran out.
   uint64_t lock_timeouts;
   // Commits that failed because their validation found that another transaction had changed rows

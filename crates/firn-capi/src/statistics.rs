@@ -191,7 +191,7 @@ pub struct firn_counters {
     pub row_cache_misses: u64,
     /// Memory of the row cache.
     pub row_cache_bytes: u64,
-    /// Memory that open files keep for their indexes, filters and dictionaries.
+    /// Memory that open files keep for their indexes and filters.
     pub pinned_bytes: u64,
     /// Memory of uncommitted changes.
     pub write_set_bytes: u64,
@@ -238,6 +238,13 @@ pub struct firn_counters {
     /// Times that an SST or blob file was opened beyond the limit, because no other one could be
     /// closed.
     pub open_files_over_limit: u64,
+    /// Times that an SST was opened without memory for its whole index.
+    pub opened_without_index: u64,
+    /// Times that the memory of an open SST was given back to make room for others.
+    pub evicted_files: u64,
+    /// Times that an SST was opened beyond the memory for open files, because all others were in
+    /// use.
+    pub pinned_over_limit: u64,
     /// Lock waits that ended because their time ran out.
     pub lock_timeouts: u64,
     /// Commits that failed because their validation found that another transaction had changed rows
@@ -269,7 +276,7 @@ pub unsafe extern "C" fn firn_read_counters(
         let (c, memory, snapshot) = (db.counters(), db.memory(), db.snapshot_age());
         let blobs = db.blob_store().stats();
         let archive = db.archive_stats().unwrap_or_default();
-        let files = db.open_file_stats();
+        let (files, pins) = (db.open_file_stats(), db.pin_stats());
         let counters = firn_counters {
             bytes_written: c.bytes_written,
             bytes_read: c.bytes_read,
@@ -311,6 +318,9 @@ pub unsafe extern "C" fn firn_read_counters(
             open_files: files.open,
             opened_files: files.opens,
             open_files_over_limit: files.over_limit,
+            opened_without_index: pins.charges,
+            evicted_files: pins.evictions,
+            pinned_over_limit: pins.over_limit,
             lock_timeouts: db.context().locks.stats().timeouts,
             optimistic_conflicts: db.context().locks.stats().conflicts,
             history_length: snapshot.commits,

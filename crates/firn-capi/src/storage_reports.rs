@@ -291,7 +291,7 @@ pub unsafe extern "C" fn firn_list_memory(
         let pairs = [
             ("memtables", memory.memtables, 0),
             ("write sets", memory.write_sets, 0),
-            ("indexes, filters and dictionaries", memory.pinned, 0),
+            ("indexes and filters", memory.pinned, 0),
             (
                 "block cache",
                 memory.block_cache,

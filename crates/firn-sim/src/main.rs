@@ -17,6 +17,7 @@
 //! - `scale`: counts the files and tables that a commit, a freeze, the choice of a compaction, an
 //!   edit of the manifest and other such steps visit in a database of `--files` (300000) invented
 //!   files and `--tables` (10000) tables. It fails if a step visits more than its budget allows.
+//!   `--dir` makes the files, empty, in a directory; without it they are in memory.
 
 use firn::env::{Env, PosixEnv};
 use firn_sim::bank::{self, BankStats};
@@ -27,9 +28,10 @@ use firn_sim::scale::ScalePlan;
 use firn_sim::world::Stats;
 use firn_sim::{Failure, compaction, crash, faults, point_in_time, scale};
 use std::fmt::Debug;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: firn-sim crash|sync|fault|rot|model|point|load|load-point|bank|concurrent|compaction|scale [--runs N | --seconds S] [--seed N] [--steps N] [--files N] [--tables N]";
+const USAGE: &str = "usage: firn-sim crash|sync|fault|rot|model|point|load|load-point|bank|concurrent|compaction|scale [--runs N | --seconds S] [--seed N] [--steps N] [--files N] [--tables N] [--dir PATH]";
 
 struct Args {
     kind: String,
@@ -38,6 +40,7 @@ struct Args {
     seconds: Option<u64>,
     steps: Option<u64>,
     scale: ScalePlan,
+    dir: Option<PathBuf>,
 }
 
 fn parse(mut words: impl Iterator<Item = String>) -> Option<Args> {
@@ -48,8 +51,13 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Args> {
         seconds: None,
         steps: None,
         scale: ScalePlan::FULL,
+        dir: None,
     };
     while let Some(name) = words.next() {
+        if name == "--dir" {
+            args.dir = Some(PathBuf::from(words.next()?));
+            continue;
+        }
         let value: u64 = words.next()?.parse().ok()?;
         match name.as_str() {
             "--runs" => args.runs = value,
@@ -129,7 +137,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         "scale" => {
-            let costs = scale::costs(args.scale);
+            let costs = scale::costs(args.scale, args.dir.as_deref());
             costs.print();
             ExitCode::from(u8::from(!costs.over_budget().is_empty()))
         }

@@ -12,10 +12,13 @@
 
 mod database;
 mod invented;
+mod place;
 mod tree;
 
 use firn::base::work_count::{WorkCount, counted};
 use firn::env::{Env, PosixEnv};
+use place::Place;
+use std::path::Path;
 
 /// Size of the invented database.
 #[derive(Debug, Clone, Copy)]
@@ -176,10 +179,12 @@ impl Costs {
 }
 
 /// Measures the work and the time of each control path (opens, picks, installs, statistics, DDL) in
-/// an invented database of the size of `plan`.
-pub fn costs(plan: ScalePlan) -> Costs {
+/// an invented database of the size of `plan`. The database is in memory, or in the directory
+/// `dir`, which is then left with hundreds of thousands of empty files.
+pub fn costs(plan: ScalePlan, dir: Option<&Path>) -> Costs {
     let mut costs = Costs::default();
-    tree::measure(plan, &mut costs);
-    database::measure(plan, &mut costs);
+    let place = Place::new(dir);
+    tree::measure(plan, &place, &mut costs);
+    database::measure(plan, &place, &mut costs);
     costs
 }

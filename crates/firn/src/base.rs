@@ -33,7 +33,7 @@ pub mod work_count;
 pub mod zstd_memory;
 
 pub use counter::{CounterChanges, CounterValue};
-pub use error::{Error, ErrorKind, FailureClass, Result};
+pub use error::{Error, ErrorKind, FailureClass, Result, check_stopping};
 pub use foreign_key_error::{ForeignKeyError, ForeignKeyViolation};
 pub use internal_iterator::InternalIterator;
 pub use key::{IndexId, InternalKey, Kind, Seqno};

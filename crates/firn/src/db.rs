@@ -1,5 +1,6 @@
 //! Composition root: opens and recovers a database, runs its background work, reports on it.
 
+mod activities;
 mod archive_log;
 mod background;
 mod engine_status;
@@ -23,11 +24,11 @@ pub use storage_reports::{FileReport, IndexDetail, StallReport};
 pub use transaction_reports::SnapshotAge;
 
 use crate::backup::{Archiver, ArchiverContext, RecoveryPoint, begin_archiving};
-use crate::base::event_listener::Severity;
+use crate::base::event_listener::{EventListener, Severity};
 use crate::base::health::Health;
 use crate::base::memory_tracker::MemoryTracker;
 use crate::base::options::{CommitDurability, Options};
-use crate::base::{ErrorKind, Result, Seqno};
+use crate::base::{Error, ErrorKind, Result, Seqno};
 use crate::blob::BlobStore;
 use crate::cache::{BlockCache, RowCache};
 use crate::catalog::{Catalog, Counters};
@@ -35,14 +36,15 @@ use crate::compaction::RestGoal;
 use crate::env::{CountingEnv, Env, IoStats};
 use crate::memtable::Memtable;
 use crate::read::SuperVersions;
-use crate::store::{DiskReserve, FileStore};
+use crate::store::{DiskReserve, FileKind, FileStore};
 use crate::txn::{
     ActiveInserts, LockOwner, LockTable, SnapshotList, Transaction, TransactionContext,
     TransactionList, WaitObserver,
 };
-use crate::version::{self, Edit, FileSource, Flushable, VersionSet};
+use crate::version::{self, Edit, FileSource, Flushable, LEVELS, VersionSet};
 use crate::wal::{self, Wal, WalOptions};
 use crate::write::{MemtableHost, Pipeline, StallGate};
+use activities::{Activities, ProgressReporter};
 use background::MemoryArbiter;
 use background::{BackgroundThreads, BackgroundWork, BulkLoadHost, install_found};
 use parking_lot::Mutex;
@@ -72,9 +74,10 @@ const ARCHIVE_PATIENCE: Duration = Duration::from_secs(20);
 /// The order of opening matters; `open_at` keeps it:
 /// 1. Lock the directory, load the manifest, replay the log into flushables.
 /// 2. In a recovery to a point: install the files of loads that the manifest lacks.
-/// 3. Sync the log, then delete the data files that neither manifest nor log names.
-/// 4. Fill the disk reserve, delete unused blob files, open a new log segment behind all that were
-///    used.
+/// 3. Sync the log, then make the SSTs obsolete that neither manifest nor log names, and delete
+///    some of them.
+/// 4. Fill the disk reserve, for which all of them may have to go; delete unused blob files; open a
+///    new log segment behind all that were used.
 /// 5. Wire super versions, pipeline and background work; load the catalog; write prepared
 ///    transactions to the new log and take their locks.
 /// 6. Flush the recovered flushables, start the threads.
@@ -145,6 +148,12 @@ impl Db {
         env.keep_dir_open(dir)?;
         let listener = Arc::clone(&options.listener);
         let health = Arc::new(Health::new());
+        let activities = Arc::new(Activities::new(Arc::clone(&env)));
+        let _progress = (options.background_jobs > 0 && !options.ephemeral).then(|| {
+            ProgressReporter::begin("start", Arc::clone(&activities), Arc::clone(&listener))
+        });
+        let opened = env.monotonic_micros();
+        let doing = activities.begin("reading the manifest");
         let memory = match host {
             Some(host) => host.work.memory.guest(&options, Arc::clone(&env)),
             None => {
@@ -193,6 +202,7 @@ impl Db {
             .into_iter()
             .for_each(|(c, v)| counters.learn(c, v));
         let started = env.monotonic_micros();
+        doing.set("looking for the log");
         let memtable_size = options.mutable.freeze_at();
         let mut replayed = recovery::replay(
             &*env,
@@ -203,6 +213,9 @@ impl Db {
             memtable_size,
             &counters,
             point,
+            &mut |segment, of| {
+                doing.set(format!("recovering the log, segment {segment} of {of}"));
+            },
         )?;
         recovery::take_epoch(&versions, &mut replayed)?;
         versions.reserve_file_ids(replayed.next_file_id);
@@ -211,17 +224,26 @@ impl Db {
         // read may exist only in the page cache. Otherwise a power cut could lose, say, the
         // rollback record because of which a file is not needed, and then an earlier prepare record
         // would need the deleted file again.
+        doing.set("syncing the log");
         wal::sync_all(&*env, dir)?;
+        doing.set("removing files that neither manifest nor log names");
         versions.note_gtids(&replayed.gtids);
         versions.remove_strays(&replayed.named_files());
         // Fill the disk reserve after the stray files are deleted, since it may need their room,
         // and before anything else takes room.
-        if let Err(error) = versions.fill_reserve() {
+        if let Err(error) = versions.fill_reserve_at_open() {
             let message = format!("room for a full disk: {error}");
             listener.log(Severity::Warning, &message);
         }
-        versions.source().store().remove_left_sorts()?;
+        // A crash has ended the loads that these temporary files belong to.
+        for id in versions.take_found(FileKind::Sort) {
+            if let Err(error) = versions.source().store().remove_sort(id) {
+                warn_of_leftover(&*listener, &error);
+            }
+        }
+        doing.set("removing blob files that nothing refers to");
         let blobs = open_blobs(&versions, &options, &replayed)?;
+        doing.set("beginning a new log");
         let first_segment = recovery::new_segment(&*env, dir, &versions, &replayed)?;
         let archive = options.log_archive_dir.clone();
         let archiving = begin_archiving(&*env, dir, archive.as_deref(), first_segment)?;
@@ -299,6 +321,7 @@ impl Db {
             Arc::clone(&blobs),
             archiver,
             host.map(|host| Arc::clone(&host.work.limiter)),
+            Arc::clone(&activities),
         ));
         work.report_pressure();
         let locks = LockTable::merging_at(work.options.lock_merge_rows);
@@ -319,6 +342,7 @@ impl Db {
             loads: Arc::new(BulkLoadHost(Arc::clone(&work))),
             blobs,
         });
+        doing.set("reading the catalog");
         let catalog = Arc::new(Catalog::load(
             Arc::clone(&cx.pipeline),
             Arc::clone(&cx.prepared),
@@ -326,11 +350,16 @@ impl Db {
             counters,
             &cx.super_versions.latest(),
         )?);
+        doing.set("logging prepared transactions again");
         recover_prepared::relog(&cx, &catalog, &replayed, &*work.options.listener)?;
         work.set_catalog(Arc::clone(&catalog));
         // Flush only after the catalog is loaded: without its prefix extractors the files would
         // have no sketches of their keys.
-        work.flush_recovered(point.is_some())?;
+        work.flush_recovered(point.is_some(), |flushed, of| {
+            doing.set(format!(
+                "flushing what the log held, {flushed} of {of} memtables done"
+            ));
+        })?;
         if point.is_some() {
             work.forget_log(first_segment)?;
         }
@@ -351,7 +380,9 @@ impl Db {
         if !work.options.ephemeral {
             let took_ms = (env.monotonic_micros() - started) / 1000;
             report_recovery(&work, &replayed, took_ms);
+            report_start(&work, &catalog, (env.monotonic_micros() - opened) / 1000);
         }
+        drop(doing);
 
         let background =
             (work.options.background_jobs > 0).then(|| BackgroundThreads::start(&work));
@@ -372,9 +403,10 @@ impl Db {
         Ok(db)
     }
 
-    /// Closes the database: ends the background threads and makes the log durable. Memtables are
-    /// not flushed, which keeps closing fast; the next open replays the log. The wait for an
-    /// unresponsive log archive is bounded.
+    /// Closes the database: cancels flushes and compactions, ends the background threads and makes
+    /// the log durable. Memtables are not flushed, which keeps closing fast; the next open replays
+    /// the log. The wait for an unresponsive log archive is bounded. While a close takes long, the
+    /// error log says every few seconds what it waits for.
     ///
     /// # Errors
     /// `Poisoned` or `Io` if the log cannot be made durable; `NoSpace` if the counters cannot be
@@ -386,13 +418,28 @@ impl Db {
     fn close_within(&self, patience: Duration) -> Result<()> {
         let background = self.background.lock().take();
         let has_threads = background.is_some();
+        let reported = has_threads && !self.work.options.ephemeral;
+        let begun = self.env.monotonic_micros();
+        let _progress = reported.then(|| {
+            self.report_stop();
+            let work = &self.work;
+            let listener = Arc::clone(&work.options.listener);
+            ProgressReporter::begin("stop", Arc::clone(&work.activities), listener)
+        });
         if let Some(background) = background {
             background.stop(patience);
         }
-        // The next open deletes the files that cannot be deleted now.
-        let _ = self.work.versions.delete_obsolete();
+        let doing = self.work.activities.begin("deleting obsolete files");
+        // The next open deletes the files that are not deleted now. On a full disk delete them all,
+        // because the open may need their room.
+        let _ = match self.work.health.is_full(None) {
+            true => self.work.versions.delete_obsolete(),
+            false => self.work.versions.delete_few(),
+        };
+        doing.set("cutting blob files to their length");
         self.cx.blobs.seal_active();
         self.cx.blobs.trim_sealed();
+        doing.set("storing counters");
         let synced = match self.work.health.check() {
             // Persist the counters, so that auto-increment values that were handed out but never
             // committed stay used after a clean restart.
@@ -401,12 +448,33 @@ impl Db {
             // the counters are not stored: each commit has logged the counters that it used.
             Err(_) => Ok(()),
         };
+        doing.set("syncing the log");
         self.work.wal.close()?;
+        doing.set("archiving the end of the log");
         match has_threads {
             true => self.work.archive_rest_within(patience),
             false => self.work.archive_rest(),
         }
+        if reported {
+            let took_ms = (self.env.monotonic_micros() - begun) / 1000;
+            let message = format!("stopped in {took_ms} ms");
+            self.work.options.listener.log(Severity::Note, &message);
+        }
         synced
+    }
+
+    /// Logs what a stop leaves for the next start, and what it cancels.
+    fn report_stop(&self) {
+        let super_version = self.cx.super_versions.pin();
+        let memtables = super_version.memtables();
+        let bytes: u64 = memtables.map(|memtable| memtable.size_bytes()).sum();
+        let message = format!(
+            "stopping: the next start recovers {bytes} bytes of memtables from the log; {} prepared transactions stay \
+             prepared; {} obsolete files are deleted later",
+            self.cx.prepared.xids().len(),
+            self.work.versions.obsolete().0,
+        );
+        self.work.options.listener.log(Severity::Note, &message);
     }
 
     /// A new lock owner. `host` is a number that the host chooses; the wait observer is called with
@@ -567,7 +635,9 @@ fn open_blobs(
     if let Some(last) = needed.last() {
         versions.reserve_file_ids(last + 1);
     }
-    let missing = files.recovered(&needed)?;
+    let on_disk = versions.take_found(FileKind::Blob);
+    let failed = |error| warn_of_leftover(&*options.listener, &error);
+    let missing = files.recovered(&needed, on_disk, failed);
     let moved = versions.blobs_moved().into_keys();
     let forgotten: Vec<(u64, u64)> = moved
         .filter(|id| !needed.contains(id))
@@ -592,6 +662,12 @@ fn open_blobs(
     Ok(Arc::new(files))
 }
 
+/// Logs that an unneeded file could not be removed. The next open tries again.
+fn warn_of_leftover(listener: &dyn EventListener, error: &Error) {
+    let message = format!("a file that nothing needs cannot be removed: {error}");
+    listener.log(Severity::Warning, &message);
+}
+
 fn report_recovery(work: &BackgroundWork, replayed: &Replayed, took_ms: u64) {
     let message = format!(
         "recovery: {} commits replayed from {} bytes of log in {took_ms} ms, last commit {}, {} prepared \
@@ -605,6 +681,19 @@ fn report_recovery(work: &BackgroundWork, replayed: &Replayed, took_ms: u64) {
         } else {
             ""
         },
+    );
+    work.options.listener.log(Severity::Note, &message);
+}
+
+fn report_start(work: &BackgroundWork, catalog: &Catalog, took_ms: u64) {
+    let version = work.versions.current();
+    let runs = (0..LEVELS as u8).flat_map(|level| version.runs(level));
+    let files = runs.map(|run| run.files.len());
+    let message = format!(
+        "started in {took_ms} ms: {} tables, {} files with {} bytes",
+        catalog.list("").len(),
+        files.sum::<usize>(),
+        version.size(),
     );
     work.options.listener.log(Severity::Note, &message);
 }

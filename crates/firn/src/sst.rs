@@ -36,6 +36,7 @@ use std::sync::Arc;
 
 pub use block::Block;
 pub use block_compression::Codec;
+pub use dictionary::DigestedDictionary;
 pub use format::FORMAT_VERSION;
 pub use fuzz_decoders::exercise_decoders;
 pub use index::Partition;
@@ -49,14 +50,16 @@ pub use stored_block::StoredBlock;
 pub use verify::VerifyReport;
 pub use writer::{SstSummary, SstWriter};
 
-/// An item of the block cache: a decoded data block, or an index partition. The readers of all
-/// files share the cache.
+/// An item of the block cache: a decoded data block, an index partition, or a dictionary. The
+/// readers of all files share the cache.
 #[derive(Clone)]
 pub enum CachedBlock {
     /// A data block.
     Block(Arc<Block>),
     /// A partition of an index, with its filter.
     Partition(Arc<Partition>),
+    /// A dictionary that data blocks are decompressed with.
+    Dictionary(Arc<DigestedDictionary>),
 }
 
 impl Weighted for CachedBlock {
@@ -64,6 +67,7 @@ impl Weighted for CachedBlock {
         match self {
             Self::Block(block) => block.weight(),
             Self::Partition(partition) => partition.memory() as u64,
+            Self::Dictionary(dictionary) => dictionary.memory() as u64,
         }
     }
 }

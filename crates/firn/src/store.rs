@@ -264,19 +264,6 @@ impl FileStore {
         self.env.remove(&self.path(FileKind::Sort, id))
     }
 
-    /// Removes the temporary files of loads that a crash has ended.
-    ///
-    /// # Errors
-    /// `Io`.
-    pub fn remove_left_sorts(&self) -> Result<()> {
-        let names = self.env.list_dir(&self.dir)?;
-        let parsed = names.iter().filter_map(|name| parse_file_name(name));
-        for (_, id) in parsed.filter(|(kind, _)| *kind == FileKind::Sort) {
-            self.remove_sort(id)?;
-        }
-        Ok(())
-    }
-
     /// Ids of all SSTs in the directory, ascending.
     ///
     /// # Errors

@@ -23,7 +23,7 @@ mod tree;
 mod version_set;
 
 pub use edit::{DatabaseIdentity, DeferredDeletion, Edit};
-pub use file_handle::{FileHandle, FileSource, Run};
+pub use file_handle::{FileHandle, FileSource, ReaderRef, Run};
 pub use file_meta::{BLOB_FILES_MAX, FileLocation, FileMeta};
 pub use file_sums::{FileList, FileSpan, FileSums};
 pub use flushable::{Flushable, IngestedRun};
@@ -31,7 +31,7 @@ pub use load_manifest::{LoadedManifest, load, load_newest_manifest};
 pub use manifest::{
     ManifestReader, create_manifest, manifest_name, parse_manifest_name, read_current,
 };
-pub use manifest_salvage::{Salvaged, salvage_manifest};
+pub use manifest_salvage::{Salvaged, removed_files, salvage_manifest};
 pub use manifest_state::{ManifestState, PlacedFile};
 pub use move_costs::MoveGroup;
 pub use rewrite_thresholds::{DEAD_SHARES, TOMBSTONE_SHARE, share_over};

@@ -15,8 +15,8 @@ mod segment;
 mod writer;
 
 pub use reader::{
-    LogStart, ReplayEnd, SegmentPiece, dump_segment, fingerprint, missing_between, missing_segment,
-    replay, replay_archived, salvage_log,
+    LogStart, Progress, ReplayEnd, SegmentPiece, dump_segment, fingerprint, missing_between,
+    missing_segment, replay, replay_archived, replay_reporting, salvage_log,
 };
 pub use record::{BinlogPosition, Gtid, Record, ServerRunName};
 pub use segment::{largest_below, parse_segment_name, segment_name, sync_all};

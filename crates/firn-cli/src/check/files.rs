@@ -7,8 +7,11 @@ use firn::db::{ReadOnlyDb, ReadOnlyTree};
 use firn::sst::{SstReader, VerifyReport};
 use firn::store::{FileKind, file_name};
 use firn::version::FileMeta;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
+
+/// A note names at most this many files.
+const NAMED_MAX: usize = 3;
 
 /// Counts of the files that were read.
 #[derive(Default)]
@@ -71,14 +74,41 @@ pub fn check_tree(
     }
     let named: HashSet<u64> = named.iter().map(|file| file.file_id).collect();
     let live = |id: &u64| tree.state.files.contains_key(id) || named.contains(id);
-    for id in db.source().store().list()?.iter().filter(|id| !live(id)) {
-        let what = match whole {
-            true => "neither manifest nor log name this file; the next start removes it",
-            false => "neither the manifest nor what is left of the log names this file",
-        };
-        findings.warning(&file_name(FileKind::Sst, *id), None, what);
+    let on_disk: BTreeSet<u64> = db.source().store().list()?.into_iter().collect();
+    let strays: Vec<u64> = on_disk.iter().copied().filter(|id| !live(id)).collect();
+    if !strays.is_empty() {
+        let complete = tree.state.files.keys().all(|id| on_disk.contains(id));
+        note_strays(&strays, whole, complete, findings);
     }
     Ok(checked)
+}
+
+/// Reports the files that nothing names. A stop leaves many of them after the drop of a large
+/// table. `whole` says that the log could be read to its end, and `complete` that no file of the
+/// tree is missing.
+fn note_strays(strays: &[u64], whole: bool, complete: bool, findings: &mut Findings) {
+    let named: Vec<String> = strays
+        .iter()
+        .take(NAMED_MAX)
+        .map(|id| file_name(FileKind::Sst, *id))
+        .collect();
+    let more = match strays.len() > NAMED_MAX {
+        true => ", …",
+        false => "",
+    };
+    let names = match whole {
+        true => "neither manifest nor log names",
+        false => "neither the manifest nor what is left of the log names",
+    };
+    let fate = match complete {
+        true => "a start deletes a few of them at once and the others later, step by step",
+        false => "they stay as long as files of the tree are missing",
+    };
+    let count = strays.len();
+    findings.note(format!(
+        "{count} SSTs that {names} ({}{more}): {fate}",
+        named.join(", ")
+    ));
 }
 
 /// Checks each SST in the directory by itself, because there is no manifest.

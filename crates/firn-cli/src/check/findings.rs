@@ -19,12 +19,14 @@ pub enum Severity {
     Unsupported,
     /// Nothing is lost, as far as the check can tell.
     Warning,
+    /// Nothing is wrong.
+    Note,
 }
 
 /// The worst kind of finding of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// There are only warnings, or no findings.
+    /// There are only warnings and notes, or no findings.
     Sound,
     /// This version cannot read something.
     Unsupported,
@@ -51,6 +53,7 @@ impl fmt::Display for Finding {
             Severity::Damage => "damage",
             Severity::Unsupported => "unsupported",
             Severity::Warning => "warning",
+            Severity::Note => "note",
         };
         write!(f, "{severity}: ")?;
         if let Some(place) = &self.place {
@@ -118,6 +121,11 @@ impl Findings {
             offset,
             what.into(),
         );
+    }
+
+    /// Adds something that is as it should be, but that the user may ask about.
+    pub fn note(&mut self, what: impl Into<String>) {
+        self.add(Severity::Note, None, None, what.into());
     }
 
     fn add(

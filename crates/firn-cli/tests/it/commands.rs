@@ -231,3 +231,73 @@ fn repairing_a_sound_directory_loses_nothing() {
     let (code, report) = json(&["repair", text(&from), text(&to)]);
     assert_eq!(code, 4, "{report}");
 }
+
+#[test]
+fn files_that_a_stop_leaves_are_one_note() {
+    let dir = tempfile::tempdir().unwrap();
+    build(dir.path(), 3, true);
+    let tree = files(dir.path(), ".sst");
+    for id in 5000..5300 {
+        std::fs::write(dir.path().join(format!("{id:010}.sst")), b"x").unwrap();
+    }
+    let check = || {
+        let (code, report) = json(&["check", text(dir.path())]);
+        let findings = report["findings"].as_array().unwrap().clone();
+        let notes = findings.into_iter().filter(|f| f["severity"] == "note");
+        let notes: Vec<String> = notes
+            .map(|note| note["what"].as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(notes.len(), 1, "{report}");
+        let others = report["findings"].as_array().unwrap().len() - 1;
+        (code, others, notes[0].clone())
+    };
+    let (code, others, note) = check();
+    assert_eq!((code, others), (0, 0));
+    assert!(
+        note.contains("300 SSTs") && note.contains("0000005000.sst"),
+        "{note}"
+    );
+    assert!(
+        note.ends_with("later, step by step") && note.len() < 250,
+        "{note}"
+    );
+    // An open deletes nothing if files of the tree are missing.
+    std::fs::remove_file(dir.path().join(&tree[0])).unwrap();
+    let (code, _, note) = check();
+    assert!(code == 1 && note.contains("they stay"), "{note}");
+}
+
+/// Files that the tree no longer has and that wait for their deletion do not make a repair doubt
+/// the manifest.
+#[test]
+fn a_repair_trusts_a_manifest_whose_removed_files_are_still_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    let rows = build(&from, 8, true);
+    // The open flushes the log, so these files are newer than the manifest.
+    let db = open(&from).unwrap();
+    let saved = dir.path().join("saved");
+    std::fs::create_dir(&saved).unwrap();
+    for name in files(&from, ".sst") {
+        std::fs::copy(from.join(&name), saved.join(&name)).unwrap();
+    }
+    db.compact_all().unwrap();
+    db.close().unwrap();
+    drop(db);
+    let mut removed = 0;
+    for name in files(&saved, ".sst") {
+        if !from.join(&name).exists() {
+            std::fs::copy(saved.join(&name), from.join(&name)).unwrap();
+            removed += 1;
+        }
+    }
+    assert!(removed > 0);
+    for name in files(&from, ".wal") {
+        std::fs::remove_file(from.join(name)).unwrap();
+    }
+    let (_, report) = json(&["repair", text(&from), text(&to)]);
+    assert!(!report["lost"].as_array().unwrap().is_empty(), "{report}");
+    let notes = report["notes"].to_string();
+    assert!(!notes.contains("the manifest is damaged"), "{report}");
+    assert_eq!(read(&open(&to).unwrap()).unwrap(), rows);
+}

@@ -49,6 +49,8 @@ pub(super) fn begin(seed: u64) {
             PausePoint::GateJoined => (20, 1000),
             // This pause is short, because the thread holds the mutex of the commit pipeline.
             PausePoint::Switched => (5, 100),
+            // This pause lets reads want a reader that an eviction has taken and may put back.
+            PausePoint::ReaderTaken => (20, 500),
         };
         if chance(&mut rng, percent) {
             std::thread::sleep(Duration::from_micros(rng.random_range(0..most_us)));

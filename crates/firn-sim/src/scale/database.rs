@@ -1,6 +1,7 @@
 //! Costs of a database: commits, freezes, statistics, DDL.
 
 use super::invented::Invented;
+use super::place::Place;
 use super::{Budget, Costs, Measured, ScalePlan, tree};
 use firn::base::options::{CommitDurability, MutableOptions, Options};
 use firn::base::{IndexId, Value};
@@ -9,15 +10,12 @@ use firn::catalog::{
     autoincrement_counter,
 };
 use firn::db::Db;
-use firn::env::{Env, MemEnv};
+use firn::env::{CountingEnv, Env, IoStats};
 use firn::rowcode::{Column, ColumnKind, InstantDefault};
 use firn::table::Table;
 use firn::txn::Isolation;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-const DIR: &str = "/database";
 
 /// A table of two integers with a primary key and a secondary index.
 fn schema() -> TableSchema {
@@ -68,9 +66,9 @@ fn create(db: &Db, name: &str) {
     db.catalog().create(name, definition).expect("a new name");
 }
 
-fn options() -> Options {
+fn options(durability: CommitDurability) -> Options {
     let mutable = MutableOptions::default();
-    mutable.set_commit_durability(CommitDurability::Sync);
+    mutable.set_commit_durability(durability);
     mutable.memtable_size.store(2 << 20, Ordering::Relaxed);
     Options {
         mutable: Arc::new(mutable),
@@ -86,10 +84,11 @@ fn key(index: IndexId, number: u64) -> Vec<u8> {
 }
 
 /// Measures a database with the tables of `plan`, over invented files.
-pub(super) fn measure(plan: ScalePlan, costs: &mut Costs) {
-    let env: Arc<dyn Env> = Arc::new(MemEnv::new());
-    let dir = Path::new(DIR);
-    let db = Db::open(Arc::clone(&env), dir, options(), None).expect("a new database");
+pub(super) fn measure(plan: ScalePlan, place: &Place, costs: &mut Costs) {
+    let (env, dir) = place.empty("database");
+    let dir = dir.as_path();
+    let fast = options(CommitDurability::Lazy);
+    let db = Db::open(Arc::clone(&env), dir, fast, None).expect("a new database");
     for number in 0..plan.tables {
         create(&db, &format!("d/t{number:05}"));
     }
@@ -106,17 +105,52 @@ pub(super) fn measure(plan: ScalePlan, costs: &mut Costs) {
     let versions = tree::open(&env, dir);
     let invented = Invented::new(plan, indexes);
     let files = invented.tree(0, || versions.new_file_id());
+    let ids: Vec<u64> = files.iter().map(|(.., meta)| meta.file_id).collect();
+    let strays = (0..plan.files / 10).map(|_| versions.new_file_id());
+    for id in ids.into_iter().chain(strays) {
+        let store = versions.source().store();
+        store.create(id).expect("there is room for empty files");
+    }
     tree::add(&versions, files);
     drop(versions);
 
+    let counting = Arc::new(CountingEnv::new(env));
+    let calls = Arc::clone(counting.counters());
+    let env: Arc<dyn Env> = counting;
     let db = costs.measure("open the database", None, || {
-        Db::open(Arc::clone(&env), dir, options(), None).expect("files are opened by reads")
+        let options = options(CommitDurability::Sync);
+        Db::open(Arc::clone(&env), dir, options, None).expect("files are opened by reads")
     });
+    check_open(&calls);
     first_flush(&db, costs);
     blobs(&db, costs);
     transactions(&db, plan, costs);
     statistics(&db, plan, costs);
     ddl(&db, plan, costs);
+    let removed = calls.removals();
+    costs.measure("close the database", Some(Budget::default()), || {
+        db.close().expect("there is room")
+    });
+    let removed = calls.removals() - removed;
+    assert!(
+        removed <= REMOVALS_MAX,
+        "{removed} files removed by a close"
+    );
+}
+
+/// An open may remove this many files, and a close, too.
+const REMOVALS_MAX: u64 = 200;
+/// An open may open this many files, however many the tree has.
+const OPENS_MAX: u64 = 32;
+/// An open may list directories this many times.
+const LISTS_MAX: u64 = 4;
+
+/// Checks the calls of the open of a database with very many files, a part of which nothing names.
+fn check_open(calls: &IoStats) {
+    let (opens, lists, removed) = (calls.opens(), calls.lists(), calls.removals());
+    assert!(opens <= OPENS_MAX, "{opens} files opened");
+    assert!(lists <= LISTS_MAX, "{lists} listings");
+    assert!(removed <= REMOVALS_MAX, "{removed} files removed");
 }
 
 /// Measures the first flush after an open. This flush compares all counters with those of the

@@ -1,6 +1,7 @@
 //! Costs of the version set and of the picker.
 
 use super::invented::{Invented, SEQNO};
+use super::place::Place;
 use super::{Budget, Costs, ScalePlan};
 use firn::base::IndexId;
 use firn::base::event_listener::Silent;
@@ -12,13 +13,11 @@ use firn::compaction::{
     Backlog, Job, PickerContext, RestGoal, RestOrder, RetiredIndexes, RunningJobs, SpaceTracker,
     pick, pick_within,
 };
-use firn::env::{Env, MemEnv};
+use firn::env::Env;
 use firn::store::FileStore;
 use firn::version::{Edit, FileMeta, FileSource, Version, VersionSet, VersionSetContext};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-const DIR: &str = "/scale";
 
 /// Files of a flush.
 const FLUSHED: u64 = 16;
@@ -118,19 +117,18 @@ fn edit_of(job: &Job, versions: &VersionSet) -> (Edit, u64) {
 }
 
 /// Measures an invented tree with all levels, then one at rest.
-pub(super) fn measure(plan: ScalePlan, costs: &mut Costs) {
+pub(super) fn measure(plan: ScalePlan, place: &Place, costs: &mut Costs) {
     let indexes = (10..10 + 2 * plan.tables).collect();
     let invented = Invented::new(plan, indexes);
-    let env: Arc<dyn Env> = Arc::new(MemEnv::new());
-    env.create_dir_all(Path::new(DIR)).expect("memory has room");
-    let versions = open(&env, Path::new(DIR));
+    let (env, dir) = place.empty("all-levels");
+    let versions = open(&env, &dir);
     let files = invented.tree(3, || versions.new_file_id());
     for _ in 0..3 {
         versions.new_run_number();
     }
     costs.measure("add all files", None, || add(&versions, files));
     drop(versions);
-    let versions = costs.measure("open the manifest", None, || open(&env, Path::new(DIR)));
+    let versions = costs.measure("open the manifest", None, || open(&env, &dir));
 
     let options = Options::default();
     for _ in 0..3 {
@@ -189,8 +187,8 @@ pub(super) fn measure(plan: ScalePlan, costs: &mut Costs) {
         }
     }
 
-    without_l0(plan, &invented, costs);
-    at_rest(plan, &invented, costs);
+    without_l0(plan, &invented, place, costs);
+    at_rest(plan, &invented, place, costs);
 }
 
 /// Installs the outputs of `job`.
@@ -207,10 +205,9 @@ fn install(plan: ScalePlan, versions: &VersionSet, job: &Job, costs: &mut Costs)
     costs.all.append(&mut scratch.all);
 }
 
-fn empty() -> VersionSet {
-    let env: Arc<dyn Env> = Arc::new(MemEnv::new());
-    env.create_dir_all(Path::new(DIR)).expect("memory has room");
-    open(&env, Path::new(DIR))
+fn empty(place: &Place, name: &str) -> VersionSet {
+    let (env, dir) = place.empty(name);
+    open(&env, &dir)
 }
 
 /// Picks a job for the table with clustered index `index`.
@@ -241,8 +238,8 @@ fn pick_for_table(
 }
 
 /// Picks where only files of the levels below L0 can be moved.
-fn without_l0(plan: ScalePlan, invented: &Invented, costs: &mut Costs) {
-    let versions = empty();
+fn without_l0(plan: ScalePlan, invented: &Invented, place: &Place, costs: &mut Costs) {
+    let versions = empty(place, "without-l0");
     for (level, count) in [(5, plan.files / 9), (6, plan.files / 9 * 8)] {
         let metas = invented.level(level, count, || versions.new_file_id());
         let files = metas.into_iter().map(|meta| (level, 0, meta));
@@ -291,8 +288,8 @@ fn without_l0(plan: ScalePlan, invented: &Invented, costs: &mut Costs) {
 
 /// Measures a pick in a tree whose files in the last level have little garbage each, so that no
 /// rewrite pays.
-fn at_rest(plan: ScalePlan, invented: &Invented, costs: &mut Costs) {
-    let versions = empty();
+fn at_rest(plan: ScalePlan, invented: &Invented, place: &Place, costs: &mut Costs) {
+    let versions = empty(place, "at-rest");
     let metas = invented.level(6, plan.files, || versions.new_file_id());
     let files = metas.into_iter().map(|meta| (6, 0, meta));
     add(&versions, files.collect());

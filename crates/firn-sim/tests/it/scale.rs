@@ -4,7 +4,7 @@ use firn_sim::scale::{ScalePlan, costs};
 
 #[test]
 fn control_paths_do_not_visit_all_files_or_tables() {
-    let costs = costs(ScalePlan::SMALL);
+    let costs = costs(ScalePlan::SMALL, None);
     let over = costs.over_budget();
     assert!(over.is_empty(), "over budget: {over:#?}");
     // Without these the test would measure something else.

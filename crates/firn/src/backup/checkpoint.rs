@@ -14,8 +14,9 @@
 //!    Neither step does I/O. Commits wait only for the cut, which swaps two buffers.
 //! 4. Every SST of the state, and every segment from the state's log number to the cut, is linked
 //!    into `target.tmp`, or copied where the file system has no links. So is every other data file
-//!    of the database, because a log record may name it. When the checkpoint is opened, the files
-//!    that neither the manifest nor the log names are removed.
+//!    of the database, because a log record may name it, except for files that wait for their
+//!    deletion since before step 1. When the checkpoint is opened, the files that neither the
+//!    manifest nor the log names are removed.
 //! 5. The state is written to `target.tmp` as a manifest, then that directory is renamed.
 //!
 //! Linked files must not change afterwards: linked segments are not recycled ([`crate::wal`]),
@@ -205,7 +206,7 @@ pub fn checkpoint(parts: CheckpointContext<'_>, target: &Path) -> Result<Checkpo
 }
 
 fn fill(parts: CheckpointContext<'_>, dir: &Path) -> Result<Checkpoint> {
-    let _files = parts.versions.hold_files();
+    let files = parts.versions.hold_files();
     let _segments = parts.wal.hold_segments();
     // Make the next segment ready before the cut: filling it with zeros may take long, and commits
     // wait while the log is cut.
@@ -234,12 +235,14 @@ fn fill(parts: CheckpointContext<'_>, dir: &Path) -> Result<Checkpoint> {
         if parse_segment_name(&name).is_some_and(|id| segments.contains(&id)) {
             made.copied_bytes += take(parts, dir, &name)?;
             made.segments += 1;
-        } else if parse_file_name(&name)
-            .is_some_and(|(kind, id)| kind != FileKind::Sort && !state.files.contains_key(&id))
-        {
+        } else if parse_file_name(&name).is_some_and(|(kind, id)| match kind {
+            FileKind::Sort => false,
+            FileKind::Sst => !state.files.contains_key(&id) && !files.was_obsolete(id),
+            FileKind::Blob => true,
+        }) {
             // Take every data file that the manifest does not name, because a log record may name
-            // it. If no log record does (it is the unfinished output of a running job, or is about
-            // to be deleted), the open of the checkpoint removes it.
+            // it. If no log record does (it is the unfinished output of a running job, or has
+            // become obsolete since), the open of the checkpoint removes it.
             match take(parts, dir, &name) {
                 Err(error) if *error.kind() == ErrorKind::NotFound => {}
                 taken => made.copied_bytes += taken?,

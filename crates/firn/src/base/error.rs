@@ -3,6 +3,7 @@
 use super::foreign_key_error::ForeignKeyError;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The kind of an error, as far as it changes what the caller does next.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +34,8 @@ pub enum ErrorKind {
     /// Transactions wait for each other in a cycle. This transaction was chosen as the victim and
     /// must roll back.
     Deadlock,
-    /// The caller's session was killed.
+    /// The caller's session was killed; or background work was given up, because the database
+    /// closes.
     Interrupted,
     /// The table's definition is newer than the transaction's snapshot.
     TableDefChanged,
@@ -56,7 +58,7 @@ pub enum ErrorKind {
     Unsupported,
     /// Another process uses the directory.
     Busy,
-    /// The engine is closing, or a bug stopped it.
+    /// The call came when the engine was closing, or a bug has stopped it.
     ShutDown,
 }
 
@@ -224,5 +226,17 @@ impl ErrorKind {
             Self::Busy => "in use",
             Self::ShutDown => "shut down",
         }
+    }
+}
+
+/// For loops of background work: fails with `Interrupted` once `stopping` is set, because the
+/// database stops or gives the work up.
+///
+/// # Errors
+/// `Interrupted`.
+pub fn check_stopping(stopping: &AtomicBool) -> Result<()> {
+    match stopping.load(Ordering::Relaxed) {
+        true => Err(Error::new(ErrorKind::Interrupted, "the database stops")),
+        false => Ok(()),
     }
 }

@@ -55,6 +55,9 @@ pub enum PausePoint {
     Published,
     /// A thread is about to take a file from the list of obsolete files, and deletes it next.
     ObsoleteWanted,
+    /// An eviction has taken the reader out of a file's handle; it has not checked yet whether
+    /// other threads use it.
+    ReaderTaken,
     /// The files of old prepared transactions are linked for the log archive; the transactions are
     /// not logged again yet.
     PinnedFilesKept,

@@ -10,14 +10,14 @@ use super::pause_points::{BlobPausePoint, reached};
 use super::transaction_blobs::TransactionBlobs;
 use crate::base::blob_buf::BlobBuf;
 use crate::base::blob_ref::BlobRef;
-use crate::base::{Error, ErrorKind, Result};
+use crate::base::{Error, ErrorKind, Result, check_stopping};
 use crate::env::PrefetchBatch;
 use crate::store::{FileKind, FileStore};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A blob file is full when its size reaches 1/32 of all blob bytes written since the database was
 /// opened. This limit on the size is at least 1/`FILE_MIN_SHARE` of the maximal size, and at most
@@ -90,6 +90,7 @@ pub struct BlobStore {
     /// Number of files sealed since the database was opened.
     sealed: AtomicU64,
     linking: RwLock<()>,
+    stopping: AtomicBool,
     stats: BlobStats,
 }
 
@@ -121,6 +122,7 @@ impl BlobStore {
             untrimmed: Mutex::default(),
             sealed: AtomicU64::new(0),
             linking: RwLock::default(),
+            stopping: AtomicBool::new(false),
             stats: BlobStats::default(),
         }
     }
@@ -417,13 +419,17 @@ impl BlobStore {
     }
 
     /// Ends recovery by removing blob files that nothing refers to. `needed` has the logical ids
-    /// that references name. If one of those files is missing, no file is removed, so that nothing
-    /// that may help to repair the database is lost. Returns the physical ids of the missing files.
-    ///
-    /// # Errors
-    /// `Io` of listing and removing.
-    pub fn recovered(&self, needed: &BTreeSet<u64>) -> Result<Vec<u64>> {
-        let on_disk: BTreeSet<u64> = self.files.list_blobs()?.into_iter().collect();
+    /// that references name, and `on_disk` the physical ids of all blob files. If one of the needed
+    /// files is missing, no file is removed, so that nothing that may help to repair the database
+    /// is lost. Returns the physical ids of the missing files. Calls `failed` with the error of
+    /// each removal that fails; the next open tries again.
+    pub fn recovered(
+        &self,
+        needed: &BTreeSet<u64>,
+        on_disk: Vec<u64>,
+        mut failed: impl FnMut(Error),
+    ) -> Vec<u64> {
+        let on_disk = BTreeSet::from_iter(on_disk);
         let physical: BTreeSet<u64> = needed
             .iter()
             .map(|&id| self.file(id).physical_id())
@@ -431,10 +437,10 @@ impl BlobStore {
         let missing: Vec<u64> = physical.difference(&on_disk).copied().collect();
         if missing.is_empty() {
             for &id in on_disk.difference(&physical) {
-                self.files.remove_blob(id)?;
+                self.files.remove_blob(id).unwrap_or_else(&mut failed);
             }
         }
-        Ok(missing)
+        missing
     }
 
     /// Makes `session` hold the file with logical id `id`, because a prepared transaction refers to
@@ -458,6 +464,12 @@ impl BlobStore {
     /// `lsn` or a smaller LSN.
     pub fn log_durable(&self, lsn: u64) {
         self.released.lock().retain(|(until, _)| *until > lsn);
+    }
+
+    /// Makes [`Self::punch`] and [`Self::rewrite`] fail with `Interrupted` from now on, because the
+    /// database stops.
+    pub fn stop_collecting(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
     }
 
     /// Punches holes between the live blobs of `file`. `live` has the spans of these blobs in the
@@ -493,6 +505,7 @@ impl BlobStore {
         }
         let spans = file.spans()?;
         for Range { start, end } in holes(&here, KEPT_FRONT..end) {
+            check_stopping(&self.stopping)?;
             if !spans.punch(start, end - start)? {
                 return Ok(None);
             }
@@ -534,6 +547,7 @@ impl BlobStore {
         let mut table: Vec<(u64, u64)> = Vec::with_capacity(live.len());
         let (mut end, mut bytes) = (DATA_START, 0);
         for span in live {
+            check_stopping(&self.stopping)?;
             if table.last().is_some_and(|&(last, _)| last == span.offset) {
                 continue;
             }

@@ -111,21 +111,39 @@ impl<V: Weighted + Clone + Send + Sync + 'static> BlockCache<V> {
         fill: bool,
         load: impl FnOnce() -> Result<V>,
     ) -> Result<V> {
-        if !fill {
-            if let Some(block) = self.inner.peek(&key) {
-                self.stats.hit(key.stripe());
-                return Ok(block);
-            }
+        let mut hit = true;
+        let block = self.get_or_load_uncounted(key, fill, || {
+            hit = false;
             self.stats.miss(key.stripe());
-            return load();
+            load()
+        })?;
+        if hit {
+            self.stats.hit(key.stripe());
+        }
+        Ok(block)
+    }
+
+    /// As [`Self::get_or_load`], but counts neither as a hit nor as a miss: for what `load` of a
+    /// block needs beside the block.
+    ///
+    /// # Errors
+    /// As [`Self::get_or_load`].
+    #[inline]
+    pub fn get_or_load_uncounted(
+        &self,
+        key: BlockKey,
+        fill: bool,
+        load: impl FnOnce() -> Result<V>,
+    ) -> Result<V> {
+        if !fill {
+            return match self.inner.peek(&key) {
+                Some(block) => Ok(block),
+                None => load(),
+            };
         }
         match self.inner.get_value_or_guard(&key, None) {
-            GuardResult::Value(block) => {
-                self.stats.hit(key.stripe());
-                Ok(block)
-            }
+            GuardResult::Value(block) => Ok(block),
             GuardResult::Guard(guard) => {
-                self.stats.miss(key.stripe());
                 let block = load()?;
                 if self.fits(block.weight()) {
                     // Ignore an error: the insert fails only if another thread removed the block's

@@ -6,6 +6,7 @@ use crate::version::Version;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ops::{Bound, Range};
+use std::sync::Arc;
 
 /// Records which entries of one output file, by their number in the file, came from blocks in the
 /// block cache.
@@ -101,7 +102,9 @@ impl CacheHandover {
             .files()
             // A moved file is still in the tree and keeps its cached blocks.
             .filter(|(_, file)| !live.contains_key(&file.file_id))
-            .filter_map(|(_, file)| Some((file.file_id, file.opened()?)))
+            // The reader may have been evicted since the merge. Without it the cached blocks would
+            // be lost, so open the file again. If that fails, they are evicted in time.
+            .filter_map(|(_, file)| Some((file.file_id, Arc::clone(&*file.reader().ok()?))))
             .collect();
         let cached = |from: &BlockKey| gone.get(&from.file_id)?.cached_at(from.offset);
         let warm: Vec<_> = outputs

@@ -18,10 +18,10 @@ use super::level_targets::LevelTargets;
 use super::output_files::{JobContext, Outputs};
 use super::running_jobs::Job;
 use super::splitter::Splitter;
-use crate::base::{Error, ErrorKind, InternalIterator, InternalKey, Result, Value};
+use crate::base::{InternalIterator, InternalKey, Result, Value, check_stopping};
 use crate::iter::MergeIter;
 use crate::version::{Edit, LAST_LEVEL, Run, Version};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 /// Number of entries between two checks of the cancel flag and of the I/O limit.
 const PACE: u64 = 1024;
@@ -69,9 +69,7 @@ pub fn run_job(
     // is charged those bytes that it has really read and written beyond these shares.
     let mut taken = 0;
     let pace = |stats: &JobStats| {
-        if cancel.load(Ordering::Relaxed) {
-            return Err(Error::new(ErrorKind::Interrupted, "compaction canceled"));
-        }
+        check_stopping(cancel)?;
         let moved = u128::from(stats.entries_in + stats.entries_out);
         let due = (moved * u128::from(stats.read_bytes) / u128::from(expected.max(1))) as u64;
         ctx.limiter.take(due.saturating_sub(taken), cancel)?;

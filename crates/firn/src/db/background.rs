@@ -32,6 +32,7 @@ pub(super) use memory_limit::MemoryArbiter;
 pub use memory_limit::MemoryReport;
 pub(super) use threads::BackgroundThreads;
 
+use super::activities::Activities;
 use crate::backup::Archiver;
 use crate::base::event_listener::Severity;
 use crate::base::health::{FullDisk, Health};
@@ -126,6 +127,7 @@ pub(super) struct BackgroundWork {
     last_write: Mutex<(Seqno, u64)>,
     damage: Mutex<Option<Error>>,
     telling: Mutex<()>,
+    pub(super) activities: Arc<Activities>,
 }
 
 impl BackgroundWork {
@@ -146,6 +148,7 @@ impl BackgroundWork {
         blobs: Arc<BlobStore>,
         archiver: Option<Archiver>,
         limiter: Option<Arc<RateLimiter>>,
+        activities: Arc<Activities>,
     ) -> Self {
         let catalog = Arc::default();
         Self {
@@ -184,6 +187,7 @@ impl BackgroundWork {
             last_write: Mutex::new((0, 0)),
             damage: Mutex::new(None),
             telling: Mutex::new(()),
+            activities,
         }
     }
 
@@ -212,6 +216,10 @@ impl BackgroundWork {
         };
         self.health.check()?;
         self.memory.balance(&super_version);
+        let _doing = self.activities.begin(match oldest {
+            Flushable::Memtable(memtable) => format!("a flush of {} bytes", memtable.size_bytes()),
+            Flushable::Run(_) => "an install of the files of a large transaction".to_owned(),
+        });
         match oldest {
             Flushable::Memtable(memtable) => {
                 memtable.wait_quiescent();
@@ -351,7 +359,13 @@ impl BackgroundWork {
         let (started, begun_us) = (self.env.monotonic_micros(), self.env.wall_micros());
         let mut source = memtable.iter();
         let snapshots = self.live_snapshots();
-        let (files, stats) = compaction::flush(context, &mut source, &snapshots, &self.retired())?;
+        let (files, stats) = compaction::flush(
+            context,
+            &mut source,
+            &snapshots,
+            &self.retired(),
+            &self.stopping,
+        )?;
         let run = self.versions.new_run_number();
         let flushed = memtable.id();
         let newest = Some(memtable.last_commit()).filter(|&newest| newest > 0);
@@ -372,16 +386,28 @@ impl BackgroundWork {
         Ok(())
     }
 
-    /// Flushes the memtables that recovery filled, as long as the disk has room. The log keeps the
-    /// changes of the memtables that are not flushed.
+    /// Flushes the memtables that recovery filled, as long as the disk has room. If it has none,
+    /// deletes all obsolete files and tries once more. The log keeps the changes of the memtables
+    /// that are not flushed.
+    ///
+    /// `progress` is told how many memtables and runs are flushed, and how many there were.
     ///
     /// # Errors
     /// `NoSpace`, but only with `all`, which says that every memtable must be flushed.
-    pub(super) fn flush_recovered(&self, all: bool) -> Result<()> {
+    pub(super) fn flush_recovered(&self, all: bool, progress: impl Fn(usize, usize)) -> Result<()> {
+        let recovered = self.super_versions.pin().frozen.len();
+        let mut flushed = 0;
+        let mut has_cleared = false;
         loop {
+            progress(flushed, recovered);
             match self.flush_oldest() {
-                Ok(true) => {}
+                Ok(true) => flushed += 1,
                 Ok(false) => return Ok(()),
+                Err(full) if *full.kind() == ErrorKind::NoSpace && !has_cleared => {
+                    has_cleared = true;
+                    // A file that cannot be deleted stays in the list.
+                    let _ = self.versions.delete_obsolete();
+                }
                 Err(full) if *full.kind() == ErrorKind::NoSpace && !all => {
                     let message =
                         format!("{full}; what the log holds stays in memory until there is room");
@@ -421,6 +447,12 @@ impl BackgroundWork {
     /// Runs a job that [`Self::pick_by`] has returned.
     fn compact(&self, (version, job, ticket): PickedJob, retired: &RetiredIndexes) -> Result<()> {
         let handover = CacheHandover::default();
+        let _doing = self.activities.begin(format!(
+            "a compaction of {} files with {} bytes into level {}",
+            job.files().count(),
+            job.size(),
+            job.output_level
+        ));
         // The stall gate measures how fast compactions empty L0. Tell it only of compactions that a
         // level's size has made due, which writers may wait for, and not, for example, of those of
         // an idle database.
@@ -445,7 +477,9 @@ impl BackgroundWork {
         }
         let stats = done?;
         self.tell_gate();
-        handover.complete(&job, &self.versions.current());
+        if !self.stopping.load(Ordering::Relaxed) {
+            handover.complete(&job, &self.versions.current());
+        }
         self.counters.compactions.fetch_add(1, Ordering::Relaxed);
         self.counters
             .compacted_bytes_read
@@ -616,6 +650,9 @@ impl BackgroundWork {
     pub(super) fn close_files(&self, choose: impl FnOnce(&Version) -> Vec<Arc<FileHandle>>) {
         let _in_order = self.install.lock();
         let files = choose(&self.versions.current());
+        if files.is_empty() {
+            return;
+        }
         let version = self.versions.close_files(&files);
         self.super_versions.installed(version, &[]);
     }

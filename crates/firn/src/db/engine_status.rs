@@ -1,6 +1,7 @@
 //! The text of `SHOW ENGINE STATUS`, the counters of status variables, and sums by index and level.
 
 use super::Db;
+use crate::cache::PinStats;
 use crate::store::{OpenFileStats, open_files_limit};
 use crate::table::{IndexSums, live_rows, out_of_line_bytes};
 use crate::version::LEVELS;
@@ -239,6 +240,11 @@ impl Db {
         self.work.versions.source().store().open_files().stats()
     }
 
+    /// Counters of the memory that open files keep.
+    pub fn pin_stats(&self) -> PinStats {
+        self.work.memory.block_cache().pins().stats()
+    }
+
     /// Changes the number of SSTs and blob files that may be open for reading; 0 for half of the
     /// process's limit on descriptors. Takes effect at once.
     pub fn set_open_files(&self, count: u64) {
@@ -335,8 +341,14 @@ impl Db {
         let memory = self.memory();
         writeln!(
             out,
-            "write sets {} bytes, indexes, filters and dictionaries {} bytes, not counted {} bytes",
+            "write sets {} bytes, indexes and filters of open files {} bytes, not counted {} bytes",
             memory.write_sets, memory.pinned, memory.uncounted
+        )?;
+        let pins = self.pin_stats();
+        writeln!(
+            out,
+            "files opened with their index {}, without {}; evicted {}, beyond the memory for open files {}",
+            pins.grants, pins.charges, pins.evictions, pins.over_limit
         )?;
         let limit = match memory.limit {
             0 => "no limit".to_owned(),

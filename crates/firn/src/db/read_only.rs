@@ -173,6 +173,7 @@ impl ReadOnlyDb {
             MEMTABLE_SIZE,
             &counters,
             None,
+            &mut |_, _| {},
         )?;
         let files = self.files_named(&replayed);
         Ok(ReadOnlyLog {

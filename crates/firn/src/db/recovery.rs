@@ -82,9 +82,9 @@ struct Replay<'a> {
 /// Replays the segments from `first` on. Commits up to `flushed_seqno` are in the files already.
 /// `source` reads the files that the log names.
 ///
-/// With a `point`, replay ends there. Segments may then be archived copies that end behind their
-/// last group. The files of loads that segments after the backup name are added to the result,
-/// since the backup's manifest lacks them.
+/// `progress` is told how far the replay is. With a `point`, replay ends there. Segments may then
+/// be archived copies that end behind their last group. The files of loads that segments after the
+/// backup name are added to the result, since the backup's manifest lacks them.
 ///
 /// # Errors
 /// `Corruption` of the log, or of a record's contents; `Unsupported` for a newer format or for
@@ -99,12 +99,13 @@ pub fn replay(
     memtable_size: u64,
     counters: &Counters,
     point: Option<RecoveryPoint>,
+    progress: &mut wal::Progress<'_>,
 ) -> Result<Replayed> {
     let mut state = Replay::new(source, flushed_seqno, memtable_size, counters);
     state.point = point;
     let mut apply = |segment: SegmentId, record: Record<'_>| state.apply(segment, record);
     let end = match point {
-        None => wal::replay(env, dir, first, &mut apply)?,
+        None => wal::replay_reporting(env, dir, first, &mut apply, progress)?,
         Some(point) => wal::replay_archived(env, dir, first, point.segment, &mut apply)?,
     };
     Ok(Replayed {

@@ -20,9 +20,27 @@ pub struct IoStats {
     pub reads: AtomicU64,
     /// Number of syncs of files and directories, durable log writes included.
     pub syncs: AtomicU64,
+    opens: AtomicU64,
+    lists: AtomicU64,
+    removals: AtomicU64,
 }
 
 impl IoStats {
+    /// Number of files opened for reading.
+    pub fn opens(&self) -> u64 {
+        self.opens.load(Ordering::Relaxed)
+    }
+
+    /// Number of listings of directories.
+    pub fn lists(&self) -> u64 {
+        self.lists.load(Ordering::Relaxed)
+    }
+
+    /// Number of files removed.
+    pub fn removals(&self) -> u64 {
+        self.removals.load(Ordering::Relaxed)
+    }
+
     fn read(&self, bytes: usize) {
         self.reads.fetch_add(1, Ordering::Relaxed);
         self.bytes_read.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -64,6 +82,7 @@ impl Env for CountingEnv {
         self.inner.create_dir_all(path)
     }
     fn list_dir(&self, path: &Path) -> Result<Vec<String>> {
+        self.counters.lists.fetch_add(1, Ordering::Relaxed);
         self.inner.list_dir(path)
     }
     fn sync_dir(&self, path: &Path) -> Result<()> {
@@ -91,6 +110,7 @@ impl Env for CountingEnv {
         }))
     }
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
+        self.counters.opens.fetch_add(1, Ordering::Relaxed);
         let inner = self.inner.open(path)?;
         Ok(Arc::new(CountingRead {
             inner,
@@ -99,6 +119,7 @@ impl Env for CountingEnv {
         }))
     }
     fn open_direct(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
+        self.counters.opens.fetch_add(1, Ordering::Relaxed);
         let inner = self.inner.open_direct(path)?;
         Ok(Arc::new(CountingRead {
             inner,
@@ -139,6 +160,7 @@ impl Env for CountingEnv {
         self.inner.rename(from, to)
     }
     fn remove(&self, path: &Path) -> Result<()> {
+        self.counters.removals.fetch_add(1, Ordering::Relaxed);
         self.inner.remove(path)
     }
     fn exists(&self, path: &Path) -> Result<bool> {

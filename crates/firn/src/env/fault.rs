@@ -122,9 +122,16 @@ impl FaultEnv {
         });
     }
 
-    /// Calls on paths in `dir` hang until [`Self::clear`], as with a server that does not answer.
+    /// Calls on `dir`, which may be a file, and on paths in it hang until [`Self::answer`] or
+    /// [`Self::clear`], as with a server that does not answer.
     pub fn hang(&self, dir: &Path) {
         self.plan.lock().hung.push(dir.to_owned());
+    }
+
+    /// Lets the calls go on that hang because of [`Self::hang`] with `dir`.
+    pub fn answer(&self, dir: &Path) {
+        self.plan.lock().hung.retain(|hung| hung != dir);
+        self.answers.notify_all();
     }
 
     /// Removes all faults and flipped bits, and lets hanging calls go on.

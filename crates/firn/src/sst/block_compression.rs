@@ -2,7 +2,7 @@
 
 use super::block::{PlaneLayout, StoredForm};
 use super::decode_error::{DecodeError, Decoded};
-use super::dictionary::Dictionary;
+use super::dictionary::{Dictionary, DigestedDictionary};
 use super::format::RAW_BLOCK_MAX;
 use crate::base::pool::Pool;
 use crate::base::zstd_memory::ZstdObject;
@@ -265,7 +265,7 @@ const EXPANSION_MAX: usize = 1 << 16;
 /// header states.
 pub(super) fn decompress(
     codec: StoredCodec,
-    dictionary: Option<&Dictionary>,
+    dictionary: Option<&DigestedDictionary>,
     payload: &[u8],
     raw_len: usize,
 ) -> Decoded<Vec<u8>> {

@@ -2,11 +2,10 @@
 
 use super::block_compression::{Payload, StoredCodec, decompress};
 use super::decode_error::{DecodeError, Decoded};
-use super::dictionary::Dictionary;
+use super::dictionary::DigestedDictionary;
 use super::format::{BlockKind, Handle};
 use crate::base::varint;
 use crate::base::{checksum, encryption_envelope};
-use std::sync::Arc;
 
 const HEADER_LEN: usize = 8;
 const CHECKSUM_LEN: usize = 8;
@@ -82,19 +81,14 @@ pub(super) fn check(
     Ok((header, payload))
 }
 
-/// Checks and decompresses a stored block that lies at `place`, a pair of file id and offset.
-pub(super) fn open(
-    stored: &[u8],
-    dictionaries: &[Arc<Dictionary>],
-    place: (u64, u64),
-) -> Decoded<(BlockKind, Vec<u8>)> {
-    let (header, payload) = check(stored, place)?;
-    let dictionary = header
-        .dictionary
-        .and_then(|id| dictionaries.iter().find(|d| d.id() == id))
-        .map(|d| &**d);
-    let raw = decompress(header.codec, dictionary, payload, header.raw_len)?;
-    Ok((header.kind, raw))
+/// Decompresses the payload of a stored block, as [`check`] returns it. `dictionary` is the one
+/// that the header names.
+pub(super) fn expand(
+    header: &StoredHeader,
+    payload: &[u8],
+    dictionary: Option<&DigestedDictionary>,
+) -> Decoded<Vec<u8>> {
+    decompress(header.codec, dictionary, payload, header.raw_len)
 }
 
 /// Adapts the checksum of a stored block that moves from `from` to `to`, pairs of file id and
@@ -111,15 +105,13 @@ pub(super) fn relocate(stored: &mut [u8], from: (u64, u64), to: (u64, u64)) {
     *sum = moved.to_le_bytes();
 }
 
-/// As [`open`], but a block whose kind is not `kind` is corruption.
-pub(super) fn open_as(
-    kind: BlockKind,
-    stored: &[u8],
-    dictionaries: &[Arc<Dictionary>],
-    place: (u64, u64),
-) -> Decoded<Vec<u8>> {
-    match open(stored, dictionaries, place)? {
-        (found, raw) if found == kind => Ok(raw),
-        _ => Err(DecodeError::Corrupt("block of another kind than expected")),
+/// Checks and decompresses a stored block that needs no dictionary and lies at `place`, a pair of
+/// file id and offset. A block whose kind is not `kind` is corruption.
+pub(super) fn open_as(kind: BlockKind, stored: &[u8], place: (u64, u64)) -> Decoded<Vec<u8>> {
+    let (header, payload) = check(stored, place)?;
+    let raw = expand(&header, payload, None)?;
+    match header.kind == kind {
+        true => Ok(raw),
+        false => Err(DecodeError::Corrupt("block of another kind than expected")),
     }
 }

@@ -43,7 +43,7 @@ impl Dictionary {
             sizes.push(chunk.len());
         }
         let bytes = cover(&samples, &sizes)?;
-        let dictionary = Self::new(bytes).ok()?;
+        let dictionary = Self::new(bytes);
         dictionary
             .pays(blocks, total, codec, tuning)
             .then_some(dictionary)

@@ -2,9 +2,10 @@
 
 use super::block::{Block, BlockIter};
 use super::decode_error::Decoded;
+use super::dictionary::Dictionary;
 use super::format::Handle;
 use super::index::{BlockPosition, Partition};
-use super::reader::{BlockInfo, SstReader};
+use super::reader::{BlockInfo, SstReader, UsedDictionaries};
 use super::stored_block::StoredBlock;
 use crate::base::key::{SEQNO_MAX, UNCOMMITTED_BIT};
 use crate::base::{Error, InternalIterator, InternalKey, Kind, Result, Seqno, Value};
@@ -44,6 +45,8 @@ pub struct SstIter {
     in_a_row: u32,
     /// The readahead buffer, allocated when it is first needed.
     ahead: Option<Box<ReadAhead>>,
+    /// The dictionaries of the blocks that [`Self::stored_block`] has returned.
+    copied_dictionaries: Vec<Arc<Dictionary>>,
 }
 
 impl SstReader {
@@ -60,6 +63,7 @@ impl SstReader {
             next_offset: u64::MAX,
             in_a_row: 0,
             ahead: None,
+            copied_dictionaries: Vec::new(),
         }
     }
 }
@@ -86,7 +90,7 @@ impl SstIter {
                     None => {
                         let ahead = self.ahead.get_or_insert_default();
                         ahead
-                            .block(&self.reader, handle, READ_AHEAD)
+                            .block(&self.reader, handle, READ_AHEAD, false)
                             .map(Arc::new)?
                     }
                 }
@@ -111,7 +115,9 @@ impl SstIter {
         let window = (READ_AHEAD_MIN << doublings.min(16)).min(READ_AHEAD);
         let (reader, ahead) = (&self.reader, &mut self.ahead);
         reader.block_by(handle, || {
-            ahead.get_or_insert_default().block(reader, handle, window)
+            ahead
+                .get_or_insert_default()
+                .block(reader, handle, window, true)
         })
     }
 
@@ -242,7 +248,8 @@ impl SstIter {
     /// The current block in stored form. The iterator must have a position.
     ///
     /// # Errors
-    /// `Corruption` if the block's bytes are damaged; those of reading the file: `Io`.
+    /// `Corruption` if the bytes of the block or of its dictionary are damaged; those of reading
+    /// the file: `Io`.
     pub fn stored_block(&mut self) -> Result<StoredBlock<'_>> {
         let (Some(spot), Some((_, partition))) = (self.spot, self.partition.as_ref()) else {
             return Err(Error::invalid("a cursor that stands in no block"));
@@ -253,7 +260,15 @@ impl SstIter {
         };
         let ahead = self.ahead.get_or_insert_default();
         let bytes = ahead.stored(&self.reader, entry.handle, READ_AHEAD)?;
-        StoredBlock::new(&self.reader, entry.handle, entry.stats, bytes, block)
+        let dictionaries = &mut self.copied_dictionaries;
+        StoredBlock::new(
+            &self.reader,
+            entry.handle,
+            entry.stats,
+            bytes,
+            block,
+            dictionaries,
+        )
     }
 
     /// Moves to the first entry of the block after the current one. The iterator must have a
@@ -394,19 +409,35 @@ struct ReadAhead {
     bytes: Vec<u8>,
     /// The byte range after the buffer whose prefetch has begun.
     prefetched: Range<u64>,
+    dictionaries: UsedDictionaries,
 }
 
 impl ReadAhead {
-    fn block(&mut self, reader: &SstReader, handle: Handle, window: u64) -> Result<Block> {
-        reader.decode(self.stored(reader, handle, window)?, handle)
+    /// The data block at `handle`. If its dictionary is read from the file and `fill` is set, the
+    /// dictionary goes into the block cache.
+    fn block(
+        &mut self,
+        reader: &SstReader,
+        handle: Handle,
+        window: u64,
+        fill: bool,
+    ) -> Result<Block> {
+        let at = self.load(reader, handle, window)?;
+        reader.decode(&self.bytes[at], handle, fill, &mut self.dictionaries)
     }
 
     fn stored(&mut self, reader: &SstReader, handle: Handle, window: u64) -> Result<&[u8]> {
+        let at = self.load(reader, handle, window)?;
+        Ok(&self.bytes[at])
+    }
+
+    /// Reads the block at `handle` unless the buffer has it. Returns its place in the buffer.
+    fn load(&mut self, reader: &SstReader, handle: Handle, window: u64) -> Result<Range<usize>> {
         if handle.offset < self.offset || handle.end() > self.end() {
             self.read(reader, handle, window)?;
         }
         let start = (handle.offset - self.offset) as usize;
-        Ok(&self.bytes[start..start + handle.len as usize])
+        Ok(start..start + handle.len as usize)
     }
 
     fn end(&self) -> u64 {

@@ -92,10 +92,19 @@ impl Properties {
         all[at].sketches()
     }
 
-    /// Bytes of memory that the sketches take.
-    pub(super) fn sketches_memory(&self) -> usize {
-        let each = self.sketches.iter().map(IndexSketches::memory);
-        each.sum()
+    /// Bytes of memory that the properties take on the heap.
+    pub(super) fn memory(&self) -> usize {
+        let sketches = self.sketches.iter().map(IndexSketches::memory);
+        let user = self
+            .user
+            .iter()
+            .map(|(name, value)| 2 * size_of::<Vec<u8>>() + name.capacity() + value.capacity());
+        self.smallest.capacity()
+            + self.largest.capacity()
+            + self.codec.capacity()
+            + self.per_index.capacity() * size_of::<IndexStats>()
+            + self.dictionaries.capacity() * size_of::<(u32, Handle)>()
+            + sketches.chain(user).sum::<usize>()
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {

@@ -1,12 +1,12 @@
 //! Reads an SST.
 
+mod dictionaries;
 mod open;
 mod split_keys;
 
 use super::block::{Block, BlockGet};
 use super::block_frame;
 use super::decode_error::DecodeError;
-use super::dictionary::Dictionary;
 use super::filter::Filter;
 use super::format::{BlockKind, Handle};
 use super::index::{BlockEntry, BlockPosition, Index, Partition};
@@ -17,6 +17,7 @@ use crate::base::pool::Pool;
 use crate::base::{Error, InternalKey, Result, Seqno, Value, checksum, read_meter};
 use crate::cache::{BlockKey, KeyHash, Pin};
 use crate::env::{PrefetchBatch, ReadFile};
+pub(super) use dictionaries::UsedDictionaries;
 pub use open::OpenHints;
 use std::borrow::Cow;
 use std::ops::{Deref, Range};
@@ -61,11 +62,11 @@ impl<'a> BlockInfo<'a> {
 
 /// An open SST.
 ///
-/// While the file is open, its properties, its dictionaries and its top index stay in memory. The
-/// index partitions, each with its filter, stay there too if the pin budget of the block cache had
-/// room for them when the file was opened. Otherwise a partition is loaded through the block cache
-/// when it is needed, as data blocks are: a point read then makes one more cache lookup for each
-/// such file.
+/// While the file is open, its properties and its top index stay in memory. The index partitions,
+/// each with its filter, stay there too if the pin budget of the block cache had room for them when
+/// the file was opened. Otherwise a partition is loaded through the block cache when it is needed,
+/// as data blocks are: a point read then makes one more cache lookup for each such file.
+/// Dictionaries always come through the block cache.
 ///
 /// Invariants: the file never changes, so threads share a reader without locks. The cache key of a
 /// block or partition is (file id, offset), so a reader that is opened later for the same file
@@ -75,24 +76,19 @@ impl<'a> BlockInfo<'a> {
 /// asks the filter of the block's partition, then searches the block. If all versions of the key in
 /// that block are too new, and the block's separator is the key, the read goes on in the next
 /// block.
-///
-/// Rejected: to close the readers that were least recently used. To open a file again reads and
-/// decodes about a megabyte, but to load one partition only about ten kilobytes.
 pub struct SstReader {
     file: Arc<dyn ReadFile>,
     file_id: u64,
     name: String,
     size: u64,
     cache: Arc<SstBlockCache>,
-    dictionaries: Vec<Arc<Dictionary>>,
     properties: Properties,
     index: Index,
     data_end: u64,
     /// See [`Self::external_seqno`].
     external: Option<Seqno>,
-    /// The reader's shares of the pin budget of the block cache. The first counts the memory that
-    /// the reader always needs, the second, if there is one, that of the index partitions.
-    pins: Vec<Pin>,
+    /// The reader's share of the pin budget of the block cache.
+    pin: Pin,
 }
 
 /// An index partition, either borrowed from the reader or shared with the block cache.
@@ -173,13 +169,13 @@ impl SstReader {
     /// Bytes of memory that the reader holds while it is open, all of it counted in the pin budget
     /// of the block cache.
     pub fn memory_bytes(&self) -> u64 {
-        self.pins.iter().map(Pin::bytes).sum()
+        self.pin.bytes()
     }
 
-    /// The part of [`Self::memory_bytes`] that index partitions take. If the pin budget had been
-    /// full at the open, the reader would have done without it.
-    pub fn partition_bytes(&self) -> u64 {
-        self.pins.iter().skip(1).map(Pin::bytes).sum()
+    /// Whether the reader keeps all index partitions in memory. If the pin budget had been full at
+    /// the open, the reader would have done without them.
+    pub fn is_pinned(&self) -> bool {
+        self.index.is_whole()
     }
 
     /// The index. It may lack the partitions; [`Self::partition`] then loads one.
@@ -216,7 +212,7 @@ impl SstReader {
         };
         match self.cache.get_or_load(self.key_of(offset), fill, load)? {
             CachedBlock::Partition(partition) => Ok(partition),
-            CachedBlock::Block(_) => Err(TWO_IN_ONE.at(&self.name, offset)),
+            _ => Err(TWO_IN_ONE.at(&self.name, offset)),
         }
     }
 
@@ -230,14 +226,14 @@ impl SstReader {
             _ => {
                 self.read_stored(top.filter, &mut stored)?;
                 let place = (self.file_id, top.filter.offset);
-                let raw = block_frame::open_as(BlockKind::Filter, &stored, &[], place);
+                let raw = block_frame::open_as(BlockKind::Filter, &stored, place);
                 let filter = raw.and_then(|raw| Filter::decode(&raw));
                 Some(filter.map_err(|damage| damage.at(&self.name, top.filter.offset))?)
             }
         };
         self.read_stored(top.index, &mut stored)?;
         let place = (self.file_id, top.index.offset);
-        block_frame::open_as(BlockKind::IndexPartition, &stored, &[], place)
+        block_frame::open_as(BlockKind::IndexPartition, &stored, place)
             .and_then(|raw| self.index.decode(number, data_end, &raw, filter))
             .and_then(|partition| match partition.data_end() <= self.data_end {
                 true => Ok(partition),
@@ -256,26 +252,6 @@ impl SstReader {
         }
         stored.resize(handle.len as usize, 0);
         self.file.read_exact_at(handle.offset, stored)
-    }
-
-    /// The dictionary of the file with this id.
-    pub(super) fn dictionary(&self, id: u32) -> Option<&Arc<Dictionary>> {
-        self.dictionaries.iter().find(|d| d.id() == id)
-    }
-
-    /// The byte ranges of the file's dictionaries, for tools.
-    pub fn dictionary_bytes(&self) -> Vec<Range<u64>> {
-        let handles = self
-            .properties
-            .dictionaries
-            .iter()
-            .map(|(_, handle)| handle);
-        handles.map(|h| h.offset..h.end()).collect()
-    }
-
-    /// All dictionaries of the file.
-    pub(super) fn dictionaries(&self) -> &[Arc<Dictionary>] {
-        &self.dictionaries
     }
 
     /// Offset of the first byte after the data blocks.
@@ -394,7 +370,7 @@ impl SstReader {
         let offset = self.index.top(number).index.offset;
         match self.cache.peek(self.key_of(offset))? {
             CachedBlock::Partition(partition) => Some(partition),
-            CachedBlock::Block(_) => None,
+            _ => None,
         }
     }
 
@@ -465,7 +441,7 @@ impl SstReader {
     /// goes into the cache if `fill` is set.
     #[inline]
     pub(super) fn block(&self, handle: Handle, fill: bool) -> Result<Arc<Block>> {
-        self.loaded(handle, fill, || self.read(handle))
+        self.loaded(handle, fill, || self.read(handle, fill))
     }
 
     /// As [`Self::block`] with `fill`, but if the block is not cached, `read` reads it.
@@ -491,7 +467,7 @@ impl SstReader {
             .get_or_load(self.key_of(handle.offset), fill, load)?
         {
             CachedBlock::Block(block) => Ok(block),
-            CachedBlock::Partition(_) => Err(self.damaged(TWO_IN_ONE, handle)),
+            _ => Err(self.damaged(TWO_IN_ONE, handle)),
         }
     }
 
@@ -499,7 +475,7 @@ impl SstReader {
     pub(super) fn cached(&self, handle: Handle) -> Option<Arc<Block>> {
         match self.cache.peek(self.key_of(handle.offset))? {
             CachedBlock::Block(block) => Some(block),
-            CachedBlock::Partition(_) => None,
+            _ => None,
         }
     }
 
@@ -517,14 +493,17 @@ impl SstReader {
         self.cache.peek(self.key_of(offset))
     }
 
-    /// Removes the blocks and partitions of the file from the block cache, because the file will
-    /// not be read again.
+    /// Removes the blocks, partitions and dictionaries of the file from the block cache, because
+    /// the file will not be read again.
     ///
     /// # Errors
     /// `Corruption`, `Unsupported` or `Io` if an index partition cannot be loaded. Then nothing is
     /// removed, and the blocks are evicted in time because nobody uses them.
     pub fn forget_cached(&self) -> Result<()> {
         let index = self.whole_index()?;
+        for handle in self.dictionary_handles() {
+            self.cache.remove(self.key_of(handle.offset));
+        }
         for spot in index.spots() {
             if spot.block == 0 {
                 let partition = self.index.top(spot.partition).index;
@@ -568,7 +547,7 @@ impl SstReader {
                 while decoded.next_if(|(entry, _)| *entry < block.start).is_some() {}
                 let block = match decoded.next_if(|(entry, _)| *entry == block.start) {
                     Some((_, cached)) => cached,
-                    None => CachedBlock::Block(Arc::new(self.read(handle)?)),
+                    None => CachedBlock::Block(Arc::new(self.read(handle, true)?)),
                 };
                 self.cache.insert(key, block);
             }
@@ -576,13 +555,24 @@ impl SstReader {
         Ok(())
     }
 
-    /// Reads the data block at `handle` from the file, without the block cache.
-    pub(super) fn read(&self, handle: Handle) -> Result<Block> {
+    /// Reads the data block at `handle` from the file. Only its dictionary may come from the block
+    /// cache, or go into it if `fill` is set.
+    fn read(&self, handle: Handle, fill: bool) -> Result<Block> {
+        self.read_with(handle, fill, &mut UsedDictionaries::default())
+    }
+
+    /// As [`Self::read`], for a pass over many blocks, which keeps their dictionaries in `used`.
+    pub(super) fn read_with(
+        &self,
+        handle: Handle,
+        fill: bool,
+        used: &mut UsedDictionaries,
+    ) -> Result<Block> {
         static STORED: Pool<Vec<u8>> = Pool::new();
         STORED.with(Vec::new, |stored| {
             stored.resize(handle.len as usize, 0);
             let read = self.file.read_exact_at(handle.offset, stored);
-            let block = read.and_then(|()| self.decode(stored, handle));
+            let block = read.and_then(|()| self.decode(stored, handle, fill, used));
             if stored.len() > KEPT_BUFFER {
                 *stored = Vec::new();
             }
@@ -590,11 +580,25 @@ impl SstReader {
         })
     }
 
-    /// Checks and decodes the stored data block at `handle`.
-    pub(super) fn decode(&self, stored: &[u8], handle: Handle) -> Result<Block> {
-        block_frame::open(stored, &self.dictionaries, (self.file_id, handle.offset))
-            .and_then(|(kind, raw)| Block::new(kind, raw))
-            .map_err(|damage| damage.at(&self.name, handle.offset))
+    /// Checks and decodes the stored data block at `handle`. Its dictionary comes from `used`, the
+    /// block cache or the file, and goes into the block cache if `fill` is set.
+    pub(super) fn decode(
+        &self,
+        stored: &[u8],
+        handle: Handle,
+        fill: bool,
+        used: &mut UsedDictionaries,
+    ) -> Result<Block> {
+        let place = (self.file_id, handle.offset);
+        let damaged = |damage: DecodeError| self.damaged(damage, handle);
+        let (header, payload) = block_frame::check(stored, place).map_err(damaged)?;
+        let dictionary = match header.dictionary {
+            Some(id) => self.digested_dictionary(id, fill, used)?,
+            None => None,
+        };
+        block_frame::expand(&header, payload, dictionary.as_deref())
+            .and_then(|raw| Block::new(header.kind, raw))
+            .map_err(damaged)
     }
 
     /// The error that reports `damage` in the block at `handle`, with the file's name.
@@ -607,5 +611,4 @@ impl SstReader {
 /// The buffer of a read stays for later reads, unless it is larger than this many bytes.
 const KEPT_BUFFER: usize = 256 << 10;
 
-const TWO_IN_ONE: DecodeError =
-    DecodeError::Corrupt("a data block and an index partition in one place");
+const TWO_IN_ONE: DecodeError = DecodeError::Corrupt("two blocks in one place");

@@ -9,10 +9,10 @@ use super::SstBlockCache;
 use super::block::{Block, BlockIter};
 use super::block_frame;
 use super::decode_error::DecodeError;
-use super::dictionary::Dictionary;
+use super::dictionary::{Dictionary, DigestedDictionary};
 use super::format::{BlockKind, FOOTER_LEN, Handle, KINDS, RAW_BLOCK_MAX};
 use super::properties::Properties;
-use super::reader::SstReader;
+use super::reader::{SstReader, UsedDictionaries};
 use crate::base::key::UNCOMMITTED_BIT;
 use crate::base::{
     Error, ErrorKind, InternalIterator, InternalKey, Result, Seqno, Value, checksum,
@@ -76,7 +76,7 @@ pub struct Salvage {
     file: Arc<dyn ReadFile>,
     file_id: u64,
     name: String,
-    dictionaries: Vec<Arc<Dictionary>>,
+    dictionaries: UsedDictionaries,
     /// Intact data blocks, in key order.
     blocks: Vec<Handle>,
     lost: Vec<LostRange>,
@@ -101,7 +101,7 @@ impl Salvage {
             file: Arc::clone(&file),
             file_id,
             name: name.clone(),
-            dictionaries: Vec::new(),
+            dictionaries: UsedDictionaries::default(),
             blocks: Vec::new(),
             lost: Vec::new(),
         };
@@ -122,7 +122,7 @@ impl Salvage {
     /// damaged.
     fn take_indexed(&mut self, reader: &SstReader) -> Result<()> {
         let index = reader.whole_index()?;
-        self.dictionaries = reader.dictionaries().to_vec();
+        self.dictionaries = reader.all_dictionaries()?;
         let mut before: &[u8] = &reader.properties().smallest;
         for spot in index.spots() {
             let entry = index.block(spot);
@@ -171,7 +171,7 @@ impl Salvage {
         for &(_, handle) in found.iter().filter(|(k, _)| *k == BlockKind::Properties) {
             let stored = &bytes[handle.offset as usize..handle.end() as usize];
             let place = (self.file_id, handle.offset);
-            let decoded = block_frame::open_as(BlockKind::Properties, stored, &[], place)
+            let decoded = block_frame::open_as(BlockKind::Properties, stored, place)
                 .and_then(|raw| Properties::decode(&raw));
             let decoded = decoded.map_err(|damage| damage.at(&self.name, handle.offset));
             if let Err(error) = decoded
@@ -183,9 +183,10 @@ impl Salvage {
         for &(_, handle) in found.iter().filter(|(k, _)| *k == BlockKind::Dictionary) {
             let stored = &bytes[handle.offset as usize..handle.end() as usize];
             let place = (self.file_id, handle.offset);
-            let raw = block_frame::open_as(BlockKind::Dictionary, stored, &[], place);
-            if let Ok(dictionary) = raw.and_then(Dictionary::new) {
-                self.dictionaries.push(Arc::new(dictionary));
+            let raw = block_frame::open_as(BlockKind::Dictionary, stored, place);
+            let digested = raw.and_then(|raw| DigestedDictionary::of(&Dictionary::new(raw)));
+            if let Ok(dictionary) = digested {
+                self.dictionaries.add(Arc::new(dictionary));
             }
         }
         let size = bytes.len() as u64;
@@ -250,8 +251,13 @@ impl Salvage {
     fn block(&self, handle: Handle) -> Result<Block> {
         let mut stored = vec![0; handle.len as usize];
         self.file.read_exact_at(handle.offset, &mut stored)?;
-        block_frame::open(&stored, &self.dictionaries, (self.file_id, handle.offset))
-            .and_then(|(kind, raw)| Block::new(kind, raw))
+        block_frame::check(&stored, (self.file_id, handle.offset))
+            .and_then(|(header, payload)| {
+                let named = header.dictionary;
+                let dictionary = named.and_then(|id| self.dictionaries.find(id));
+                let raw = block_frame::expand(&header, payload, dictionary.map(|d| &**d))?;
+                Block::new(header.kind, raw)
+            })
             .map_err(|damage| damage.at(&self.name, handle.offset))
     }
 

@@ -38,22 +38,29 @@ pub struct StoredBlock<'a> {
 impl<'a> StoredBlock<'a> {
     /// Verifies the checksum of a block. `bytes` are the stored bytes that the file has at
     /// `handle`, and `block` is the decoded form of that block.
+    ///
+    /// `dictionaries` are those that the caller has copied blocks with so far; the one that this
+    /// block needs is added.
     pub(super) fn new(
         reader: &'a SstReader,
         handle: Handle,
         stats: BlockStats,
         bytes: &'a [u8],
         block: Arc<Block>,
+        dictionaries: &mut Vec<Arc<Dictionary>>,
     ) -> Result<Self> {
         let place = (reader.file_id(), handle.offset);
         let (header, _) =
             block_frame::check(bytes, place).map_err(|damage| reader.damaged(damage, handle))?;
-        let dictionary = header.dictionary.and_then(|id| reader.dictionary(id));
+        let dictionary = match header.dictionary {
+            Some(id) => find_or_read(reader, id, dictionaries)?,
+            None => None,
+        };
         Ok(Self {
             bytes,
             header,
             block,
-            dictionary: dictionary.cloned(),
+            dictionary,
             stats,
             block_size: reader.properties().block_size,
             tuning: reader.properties().tuning,
@@ -84,4 +91,17 @@ impl<'a> StoredBlock<'a> {
             offset: self.handle.offset,
         }
     }
+}
+
+fn find_or_read(
+    reader: &SstReader,
+    id: u32,
+    dictionaries: &mut Vec<Arc<Dictionary>>,
+) -> Result<Option<Arc<Dictionary>>> {
+    if let Some(known) = dictionaries.iter().find(|known| known.id() == id) {
+        return Ok(Some(Arc::clone(known)));
+    }
+    let read = reader.read_dictionary(id)?.map(Arc::new);
+    dictionaries.extend(read.clone());
+    Ok(read)
 }

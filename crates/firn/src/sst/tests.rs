@@ -4,6 +4,7 @@ mod copy;
 mod corruption;
 mod edges;
 mod fixtures;
+mod memory;
 mod model;
 mod salvage;
 

@@ -1,10 +1,11 @@
 //! Verification of a whole SST.
 
-use super::block::BlockIter;
+use super::block::{Block, BlockIter};
 use super::decode_error::{DecodeError, Decoded};
+use super::format::Handle;
 use super::index::{BlockPosition, BlockStats, Index};
 use super::index_stats::IndexStats;
-use super::reader::SstReader;
+use super::reader::{SstReader, UsedDictionaries};
 use crate::base::key::{SEQNO_COMMITTED_MAX, compare, index_id_of};
 use crate::base::{Error, Kind, Result, Seqno, checksum};
 use std::cmp::Ordering;
@@ -67,6 +68,15 @@ impl SstReader {
             Ok(checksum) => report.checksum = checksum,
             Err(error) => found(error),
         }
+        // Blocks cannot be read without their dictionaries. Report a damaged one once, and not
+        // again for each block.
+        let mut dictionaries = match self.all_dictionaries() {
+            Ok(dictionaries) => dictionaries,
+            Err(error) => {
+                found(error);
+                return report;
+            }
+        };
         let mut seen = VerifiedTotals::default();
         let mut whole = true;
         let mut broken = |error| {
@@ -74,10 +84,13 @@ impl SstReader {
             found(error);
         };
         match self.whole_index() {
-            Ok(index) => self.survey_blocks(&index, &mut seen, &mut report, &mut broken),
+            Ok(index) => {
+                let mut read = |handle| self.read_with(handle, false, &mut dictionaries);
+                self.survey_blocks(&index, &mut read, &mut seen, &mut report, &mut broken);
+            }
             // Without all partitions, the counts and separators of the blocks cannot be checked.
             // Check the partitions and blocks that can be read.
-            Err(error) => self.survey_partitions(error, &mut broken),
+            Err(error) => self.survey_partitions(error, &mut dictionaries, &mut broken),
         }
         report.entries = seen.stats.entries;
         report.deletes = seen.stats.deletes;
@@ -91,6 +104,7 @@ impl SstReader {
     fn survey_blocks(
         &self,
         index: &Index,
+        read: &mut dyn FnMut(Handle) -> Result<Block>,
         seen: &mut VerifiedTotals,
         report: &mut VerifyReport,
         broken: &mut dyn FnMut(Error),
@@ -103,7 +117,7 @@ impl SstReader {
                 broken(self.damaged(DecodeError::Corrupt("gap between data blocks"), handle));
             }
             end = handle.end();
-            let verified = self.read(handle).and_then(|block| {
+            let verified = read(handle).and_then(|block| {
                 cursor.enter(Arc::new(block));
                 let private = self.properties().external_seqno;
                 verify_block(index, spot, &mut cursor, seen, private)
@@ -120,7 +134,12 @@ impl SstReader {
     /// `first` is the error of loading the whole index. That error is reported first, and not a
     /// second time when its partition is loaded. If the block cache has an intact copy of the
     /// damaged partition, the blocks of that partition are checked too.
-    fn survey_partitions(&self, first: Error, broken: &mut dyn FnMut(Error)) {
+    fn survey_partitions(
+        &self,
+        first: Error,
+        dictionaries: &mut UsedDictionaries,
+        broken: &mut dyn FnMut(Error),
+    ) {
         let reported = first.to_string();
         broken(first);
         for number in 0..self.index().partitions() {
@@ -134,7 +153,8 @@ impl SstReader {
                 }
             };
             for block in 0..partition.blocks() {
-                if let Err(error) = self.read(partition.block(block).handle) {
+                let handle = partition.block(block).handle;
+                if let Err(error) = self.read_with(handle, false, dictionaries) {
                     broken(error);
                 }
             }

@@ -107,6 +107,13 @@ impl DiskReserve {
         Ok(())
     }
 
+    /// Whether no part is missing or too small.
+    pub fn is_filled(&self) -> bool {
+        let sizes = self.current_bytes.iter().zip(&self.target_bytes);
+        let mut sizes = sizes.map(|(c, t)| (c.load(Ordering::Relaxed), t.load(Ordering::Relaxed)));
+        sizes.all(|(current, target)| current >= target)
+    }
+
     /// As [`Self::fill`], for one part.
     ///
     /// # Errors

@@ -2,17 +2,20 @@
 
 use super::{FileList, FileMeta, FileSpan, FileSums};
 use crate::base::key::UNCOMMITTED_BIT;
+use crate::base::pause_points::{self, PausePoint};
 use crate::base::sketch::Sketch;
 use crate::base::work_count;
 use crate::base::{Error, ErrorKind, IndexId, Result};
+use crate::cache::{Evictable, Eviction};
 use crate::env::ReadFile;
 use crate::sst::{OpenHints, SstBlockCache, SstReader};
 use crate::store::{FileKind, FileStore, file_name};
+use arc_swap::{ArcSwapOption, Guard};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::ops::{Bound, Deref};
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// Opens the SSTs of file handles and keeps the list of obsolete files.
 pub struct FileSource {
@@ -77,10 +80,13 @@ impl FileSource {
         obsolete.files.pop_front()
     }
 
-    /// Runs `f` while no thread takes an obsolete file.
-    pub(super) fn between_deletions<T>(&self, f: impl FnOnce() -> T) -> T {
-        let _obsolete = self.obsolete.lock();
-        f()
+    /// Runs `f` with the ids of the obsolete files, while no thread takes one.
+    pub(super) fn between_deletions<T>(
+        &self,
+        f: impl FnOnce(&mut dyn Iterator<Item = u64>) -> T,
+    ) -> T {
+        let obsolete = self.obsolete.lock();
+        f(&mut obsolete.files.iter().map(|(id, _)| *id))
     }
 
     /// Number of obsolete files and the sum of their sizes.
@@ -97,14 +103,37 @@ impl FileSource {
 
 /// A handle of a live SST, shared by the versions that contain the file.
 ///
-/// The first read opens the file. After an edit has removed the file from the tree and the last
+/// The first read opens the file. If the pin budget has room for all of its index, the reader stays
+/// as long as the handle, and a read costs one load of a pointer. Otherwise it keeps only what it
+/// cannot do without, and that may be evicted when other files are opened; the next read opens the
+/// file again. A read of an evictable reader costs two atomic operations on memory of its own
+/// thread, which is little beside the lookup of the index partition in the block cache.
+///
+/// Invariant: a handle has at most one reader, apart from those of [`Self::open`]. A reader that
+/// somebody uses is not evicted, because that would free nothing, and the next read would open the
+/// file a second time.
+///
+/// Lock order: `opening`, then those of the pin budget. An eviction takes `opening` of another
+/// handle only if it is free.
+///
+/// Rejected: readers that can all be evicted. The search of a hot file would pay the two atomic
+/// operations for nothing else, and it is one of several files in each point read.
+///
+/// After an edit has removed the file from the tree and the last
 /// version with this handle is dropped, the file's id goes to the list of obsolete files. So no
 /// reader waits for the deletion.
 pub struct FileHandle {
     meta: Arc<FileMeta>,
     source: Arc<FileSource>,
-    reader: OnceLock<Arc<SstReader>>,
+    /// The reader, if it was opened with all index partitions. It stays as long as the handle.
+    pinned: OnceLock<Arc<SstReader>>,
+    /// The reader, if it was opened without index partitions and was not evicted since.
+    evictable: ArcSwapOption<SstReader>,
+    /// Whether the evictable reader was used since its last turn at the clock.
+    used: AtomicBool,
+    /// Held while a reader is opened or evicted.
     opening: Mutex<()>,
+    me: Weak<Self>,
     blob_shares: OnceLock<Vec<(IndexId, u64)>>,
     sums: FileSums,
     life: Arc<FileLife>,
@@ -155,12 +184,15 @@ impl FileHandle {
     }
 
     fn with_life(meta: Arc<FileMeta>, source: Arc<FileSource>, life: Arc<FileLife>) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new_cyclic(|me| Self {
             sums: FileSums::of(&meta),
             meta,
             source,
-            reader: OnceLock::new(),
+            pinned: OnceLock::new(),
+            evictable: ArcSwapOption::empty(),
+            used: AtomicBool::new(false),
             opening: Mutex::new(()),
+            me: Weak::clone(me),
             blob_shares: OnceLock::new(),
             life,
         })
@@ -188,27 +220,57 @@ impl FileHandle {
         &self.meta
     }
 
-    /// The reader of the file; the first call opens the file.
+    /// The reader of the file, which is opened if necessary.
     ///
     /// # Errors
     /// `Corruption`, which names the file, if it is damaged, or missing although the manifest names
     /// it, or not of the size in the manifest. `Unsupported` if the file is not in the data
     /// directory. `Io`.
-    pub fn reader(&self) -> Result<&Arc<SstReader>> {
-        if let Some(reader) = self.reader.get() {
+    #[inline]
+    pub fn reader(&self) -> Result<ReaderRef<'_>> {
+        match self.pinned.get() {
+            Some(reader) => Ok(ReaderRef::Pinned(reader)),
+            None => self.evictable_reader(),
+        }
+    }
+
+    fn evictable_reader(&self) -> Result<ReaderRef<'_>> {
+        if let Some(reader) = self.opened() {
             return Ok(reader);
         }
         let _one = self.opening.lock();
-        if let Some(reader) = self.reader.get() {
+        if let Some(reader) = self.opened() {
             return Ok(reader);
         }
         let reader = self.open()?;
-        Ok(self.reader.get_or_init(|| reader))
+        if reader.is_pinned() {
+            return Ok(ReaderRef::Pinned(self.pinned.get_or_init(|| reader)));
+        }
+        self.used.store(true, Ordering::Relaxed);
+        self.evictable.store(Some(Arc::clone(&reader)));
+        let me: Weak<dyn Evictable> = Weak::<Self>::clone(&self.me);
+        self.source.cache.pins().add_evictable(me);
+        Ok(ReaderRef::Opened(reader))
     }
 
     /// The reader of the file; `None` if the file is not open.
-    pub fn opened(&self) -> Option<&Arc<SstReader>> {
-        self.reader.get()
+    pub fn opened(&self) -> Option<ReaderRef<'_>> {
+        if let Some(reader) = self.pinned.get() {
+            return Some(ReaderRef::Pinned(reader));
+        }
+        let reader = self.evictable.load();
+        reader.as_ref()?;
+        // Store the mark only if it is not set yet: a needless store would take the cache line away
+        // from other processors that read the file.
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
+        Some(ReaderRef::Evictable(reader))
+    }
+
+    /// The reader, if it stays as long as the handle.
+    pub fn pinned(&self) -> Option<&Arc<SstReader>> {
+        self.pinned.get()
     }
 
     /// Sketches of the keys of `index` in the file; see [`crate::sst::Properties::sketches`]. If
@@ -270,6 +332,58 @@ impl FileHandle {
     /// Records that a durable edit has removed the file from the tree.
     pub(super) fn mark_obsolete(&self, end: FileFate) {
         self.life.end.store(end as u8, Ordering::Release);
+    }
+}
+
+impl Evictable for FileHandle {
+    fn take_used(&self) -> bool {
+        self.used.swap(false, Ordering::Relaxed)
+    }
+
+    fn evict(&self) -> Eviction {
+        let Some(_one) = self.opening.try_lock() else {
+            return Eviction::InUse;
+        };
+        let in_use = |reader: &Arc<SstReader>| Arc::strong_count(reader) > 1;
+        match &*self.evictable.load() {
+            None => return Eviction::Nothing,
+            Some(reader) if in_use(reader) => return Eviction::InUse,
+            Some(_) => {}
+        }
+        let Some(reader) = self.evictable.swap(None) else {
+            return Eviction::Nothing;
+        };
+        pause_points::at(PausePoint::ReaderTaken);
+        // The count above misses readers that threads have borrowed without a reference. Taking the
+        // reader out has turned each of them into a reference, and `opening` keeps others from
+        // opening the file. So if the count is one now, nobody else has the reader.
+        if in_use(&reader) {
+            self.evictable.store(Some(reader));
+            return Eviction::InUse;
+        }
+        Eviction::Evicted
+    }
+}
+
+/// The reader of a file, borrowed from its handle.
+pub enum ReaderRef<'a> {
+    /// It stays as long as the handle.
+    Pinned(&'a Arc<SstReader>),
+    /// It is not evicted while it is borrowed.
+    Evictable(Guard<Option<Arc<SstReader>>>),
+    /// It was opened for this read. It is evictable, too.
+    Opened(Arc<SstReader>),
+}
+
+impl Deref for ReaderRef<'_> {
+    type Target = Arc<SstReader>;
+    #[inline]
+    fn deref(&self) -> &Arc<SstReader> {
+        match self {
+            Self::Pinned(reader) => reader,
+            Self::Evictable(reader) => reader.as_ref().expect("checked when it was borrowed"),
+            Self::Opened(reader) => reader,
+        }
     }
 }
 
@@ -340,3 +454,6 @@ impl Run {
         self.files.sum().size
     }
 }
+
+#[cfg(test)]
+mod tests;

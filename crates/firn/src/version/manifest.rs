@@ -52,15 +52,16 @@ pub(super) fn unfinished_name(id: u64) -> String {
     manifest_name(id) + UNFINISHED
 }
 
-/// Removes the manifests that a killed process was writing beside the one in force.
+/// Removes the manifests in `dir` that a killed process was writing beside the one in force.
+/// `names` are the names in `dir`.
 ///
 /// # Errors
 /// `Io`.
-pub(super) fn remove_unfinished(env: &dyn Env, dir: &Path) -> Result<()> {
-    for name in env.list_dir(dir)? {
+pub(super) fn remove_unfinished(env: &dyn Env, dir: &Path, names: &[String]) -> Result<()> {
+    for name in names {
         let manifest = name.strip_suffix(UNFINISHED).and_then(parse_manifest_name);
         if manifest.is_some() {
-            env.remove(&dir.join(&name))?;
+            env.remove(&dir.join(name))?;
         }
     }
     Ok(())

@@ -56,6 +56,18 @@ pub fn salvage_manifest(
     Ok(salvaged)
 }
 
+/// Ids of the files that the intact edits of the manifest `id` have removed from the tree. They may
+/// still be in the directory, because they are deleted later.
+///
+/// # Errors
+/// Those of [`salvage_manifest`]; damage is no error.
+pub fn removed_files(env: &dyn Env, dir: &Path, id: u64) -> Result<BTreeSet<u64>> {
+    let (edits, _) = ManifestReader::salvage(env, dir, id, &mut |_| {})?;
+    let mut salvaged = Salvaged::default();
+    edits.iter().try_for_each(|edit| salvaged.apply(edit))?;
+    Ok(salvaged.removed)
+}
+
 impl Salvaged {
     fn apply(&mut self, edit: &Edit) -> Result<()> {
         for (_, id) in &edit.removed {

@@ -5,10 +5,10 @@ mod rewrite;
 
 use super::delete_pacer::DeletePacer;
 use super::file_handle::FileFate;
-use super::load_manifest::{load, manifest_ids};
+use super::load_manifest::load;
 use super::manifest::{
-    ManifestWriter, NextCurrent, ROOM, clear_away, clear_unfinished, manifest_name, read_current,
-    remove_unfinished, unfinished_name,
+    ManifestWriter, NextCurrent, ROOM, clear_away, clear_unfinished, manifest_name,
+    parse_manifest_name, read_current, remove_unfinished, unfinished_name,
 };
 use super::{Edit, FileHandle, FileSource, ManifestState, Version};
 use crate::base::epoch::{end_of_ids, end_of_names};
@@ -18,14 +18,14 @@ use crate::base::pause_points::{self, PausePoint};
 use crate::base::work_count;
 use crate::base::{CounterChanges, CounterValue, Error, ErrorKind, FailureClass, Result, Seqno};
 use crate::env::Env;
-use crate::store::ReservePart;
+use crate::store::{FileKind, ReservePart, parse_file_name};
 use crate::wal::Gtid;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// A background thread rewrites the manifest as one record once the manifest is longer than this
 /// many bytes and longer than [`ROTATE_FACTOR`] times its first record.
@@ -40,6 +40,17 @@ const ROTATE_BY_EDIT: u64 = 2;
 /// Data files that are given up together are removed at once if they have at most this many bytes
 /// in total. Otherwise the delete pacer spreads their removal.
 const DISCARD_MAX: u64 = 4 << 20;
+
+/// An open or a close of the database deletes at most this many obsolete files. The others are left
+/// to the delete pacer, or to the next open.
+const DELETED_AT_ONCE: usize = 128;
+
+/// Assumed size in bytes of a file that nothing names. Asking for the sizes of hundreds of
+/// thousands of files would take seconds, and only the pacer needs them.
+const STRAY_BYTES: u64 = 32 << 20;
+
+/// A message names at most this many files.
+const NAMED_FILES_MAX: usize = 10;
 
 /// An edit that only adds files must leave this many bytes of the space that is set aside behind
 /// the manifest. Edits that remove files may use them, so that a full disk can still be emptied.
@@ -99,8 +110,7 @@ pub struct VersionSet {
     /// The last global transaction id of each replication domain.
     gtids: Mutex<BTreeMap<u32, Gtid>>,
     pacer: Mutex<DeletePacer>,
-    /// SSTs and manifests that were in the directory when it was opened; empty after
-    /// [`VersionSet::remove_strays`].
+    /// The files that were in the directory when it was opened, as far as nobody has taken them.
     found: Mutex<DirectoryFiles>,
     /// Number of [`FileDeletionHold`] guards that exist now.
     held: Arc<AtomicUsize>,
@@ -109,16 +119,51 @@ pub struct VersionSet {
 /// Ids of files in the directory.
 #[derive(Default)]
 struct DirectoryFiles {
-    files: Vec<u64>,
+    ssts: Vec<u64>,
+    blobs: Vec<u64>,
+    sorts: Vec<u64>,
     manifests: Vec<u64>,
 }
 
+impl DirectoryFiles {
+    fn of(names: &[String]) -> Self {
+        let mut found = Self::default();
+        for name in names {
+            match parse_file_name(name) {
+                Some((FileKind::Sst, id)) => found.ssts.push(id),
+                Some((FileKind::Blob, id)) => found.blobs.push(id),
+                Some((FileKind::Sort, id)) => found.sorts.push(id),
+                None => found.manifests.extend(parse_manifest_name(name)),
+            }
+        }
+        found.ssts.sort_unstable();
+        found
+    }
+
+    /// An id above those of all SSTs, manifests and blob files here whose ids are below `limit`.
+    fn end_of_ids_below(&self, limit: u64) -> u64 {
+        let ids = self.ssts.iter().chain(&self.manifests).chain(&self.blobs);
+        ids.filter(|id| **id < limit).max().map_or(0, |id| id + 1)
+    }
+}
+
 /// While a guard of this type exists, the version set deletes no data file.
-pub struct FileDeletionHold(Arc<AtomicUsize>);
+pub struct FileDeletionHold {
+    held: Arc<AtomicUsize>,
+    obsolete: HashSet<u64>,
+}
+
+impl FileDeletionHold {
+    /// Whether the SST waited for its deletion when the hold began. Neither a state nor a log
+    /// record that is read during the hold needs it.
+    pub fn was_obsolete(&self, file_id: u64) -> bool {
+        self.obsolete.contains(&file_id)
+    }
+}
 
 impl Drop for FileDeletionHold {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
+        self.held.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -173,11 +218,13 @@ impl VersionSet {
     /// `NoSpace` if a new database finds no room. `Io`.
     pub fn open(ctx: VersionSetContext) -> Result<Self> {
         let loaded = load(&*ctx.env, &ctx.dir)?;
-        remove_unfinished(&*ctx.env, &ctx.dir)?;
-        let old_manifests = manifest_ids(&*ctx.env, &ctx.dir)?;
-        let on_disk = ctx.source.store().list()?;
-        if loaded.is_none() && !on_disk.is_empty() {
-            let what = format!("missing, but there are {} SSTs", on_disk.len());
+        // List the directory once: it may have hundreds of thousands of files.
+        let names = ctx.env.list_dir(&ctx.dir)?;
+        remove_unfinished(&*ctx.env, &ctx.dir, &names)?;
+        let mut found = DirectoryFiles::of(&names);
+        drop(names);
+        if loaded.is_none() && !found.ssts.is_empty() {
+            let what = format!("missing, but there are {} SSTs", found.ssts.len());
             return Err(Error::corruption("CURRENT", 0, what));
         }
         let mut state = ManifestState::default();
@@ -198,18 +245,14 @@ impl VersionSet {
         }
         // File names with ids beyond this epoch come from another writer. Ignore them, or
         // `next_file_id` would leave the range of the epoch.
-        let blobs = ctx.source.store().list_blobs()?;
-        let ids = on_disk.iter().chain(&old_manifests).chain(&blobs);
-        let end = end_of_names(state.epoch());
-        let seen = ids.filter(|id| **id < end).max();
-        let seen = seen.map_or(0, |id| id + 1);
+        let seen = found.end_of_ids_below(end_of_names(state.epoch()));
         state.next_file_id = state.next_file_id.max(seen);
         let next_file_id = AtomicU64::new(state.next_file_id);
         database_identity::identify(&mut state, &*ctx.env)?;
         let mut rotated = rotate(&ctx, &next_file_id, &mut state);
         if is_full(&rotated) && in_force.is_some() {
             let reserve = ctx.source.store().reserve();
-            clear_unfinished(&*ctx.env, &ctx.dir, &old_manifests, reserve)?;
+            clear_unfinished(&*ctx.env, &ctx.dir, &found.manifests, reserve)?;
             rotated = rotate(&ctx, &next_file_id, &mut state);
         }
         let (writer, manifest_id) = match (rotated, in_force) {
@@ -226,10 +269,9 @@ impl VersionSet {
         };
         // If no new manifest could be written, keep all old ones: `CURRENT` may have been renamed
         // without being durable, so after a power cut it may name any of them.
-        let old_manifests = match writer {
-            Some(_) => old_manifests,
-            None => Vec::new(),
-        };
+        if writer.is_none() {
+            found.manifests.clear();
+        }
         let state_gtids = state.gtids.clone();
         let set = Self {
             current: ArcSwap::from_pointee(version),
@@ -249,10 +291,7 @@ impl VersionSet {
             }),
             gtids: Mutex::new(state_gtids),
             pacer: Mutex::default(),
-            found: Mutex::new(DirectoryFiles {
-                files: on_disk,
-                manifests: old_manifests,
-            }),
+            found: Mutex::new(found),
             held: Arc::default(),
             ctx,
         };
@@ -299,7 +338,7 @@ impl VersionSet {
     pub fn discard(&self, ids: &[u64]) {
         let source = &self.ctx.source;
         for &id in ids {
-            if source.between_deletions(|| self.held.load(Ordering::SeqCst)) > 0 {
+            if source.between_deletions(|_| self.held.load(Ordering::SeqCst)) > 0 {
                 source.put_obsolete(id, 0);
                 continue;
             }
@@ -388,10 +427,14 @@ impl VersionSet {
         // deletes files holds this lock while it checks that the number is 0 and takes a file from
         // the list. Without the lock, it might find 0 and then take a file that has become obsolete
         // only after this hold began.
-        self.ctx
-            .source
-            .between_deletions(|| self.held.fetch_add(1, Ordering::SeqCst));
-        FileDeletionHold(Arc::clone(&self.held))
+        let obsolete = self.ctx.source.between_deletions(|waiting| {
+            self.held.fetch_add(1, Ordering::SeqCst);
+            Vec::from_iter(waiting)
+        });
+        FileDeletionHold {
+            held: Arc::clone(&self.held),
+            obsolete: HashSet::from_iter(obsolete),
+        }
     }
 
     /// The state of the manifest, with the next file id and run number as allocated so far.
@@ -693,6 +736,21 @@ impl VersionSet {
             .map_or(Ok(()), |r| r.fill())
     }
 
+    /// As [`Self::fill_reserve`]. If the disk lacks the room, deletes all obsolete files first.
+    ///
+    /// # Errors
+    /// `Io`. A full disk is no error here.
+    pub fn fill_reserve_at_open(&self) -> Result<()> {
+        self.fill_reserve()?;
+        let reserve = self.ctx.source.store().reserve();
+        if reserve.is_none_or(|reserve| reserve.is_filled()) {
+            return Ok(());
+        }
+        // A file that cannot be deleted stays in the list.
+        let _ = self.delete_obsolete();
+        self.fill_reserve()
+    }
+
     /// Poisons the engine, if nobody knows what the failed call has done. Returns the error.
     fn fail(&self, error: Error) -> Error {
         if error.class() == FailureClass::Poison && self.ctx.health.poison(error.clone()) {
@@ -712,19 +770,34 @@ impl VersionSet {
         self.delete_while(|_| true)
     }
 
-    /// As [`Self::delete_obsolete`], but no faster than the pacer allows at `now_us`, microseconds
-    /// of the monotonic clock. The caller repeats it as long as there are obsolete files.
+    /// As [`Self::delete_obsolete`], but deletes at most [`DELETED_AT_ONCE`] files, so that it
+    /// never takes long.
     ///
     /// # Errors
     /// As [`Self::delete_obsolete`].
-    pub fn delete_paced(&self, now_us: u64) -> Result<usize> {
+    pub fn delete_few(&self) -> Result<usize> {
+        let mut left = DELETED_AT_ONCE;
+        self.delete_while(|_| {
+            let may = left > 0;
+            left = left.saturating_sub(1);
+            may
+        })
+    }
+
+    /// As [`Self::delete_obsolete`], but no faster than the pacer allows at `now_us`, microseconds
+    /// of the monotonic clock. The caller repeats it as long as there are obsolete files. Ends
+    /// before the next file once `stopping` is set.
+    ///
+    /// # Errors
+    /// As [`Self::delete_obsolete`].
+    pub fn delete_paced(&self, now_us: u64, stopping: &AtomicBool) -> Result<usize> {
         let mut pacer = self.pacer.lock();
         match self.ctx.source.newly_obsolete() {
             0 => {}
             bytes => pacer.obsolete(now_us, bytes),
         }
         pacer.earn(now_us, self.ctx.source.obsolete().1);
-        self.delete_while(|size| pacer.take(size))
+        self.delete_while(|size| !stopping.load(Ordering::Relaxed) && pacer.take(size))
     }
 
     /// Number of obsolete files that wait for deletion, and the sum of their stored bytes.
@@ -764,14 +837,27 @@ impl VersionSet {
         first.map_or(Ok(deleted), Err)
     }
 
+    /// Ids of the data files of this kind that were in the directory when it was opened. Later
+    /// calls return none.
+    pub fn take_found(&self, kind: FileKind) -> Vec<u64> {
+        let mut found = self.found.lock();
+        std::mem::take(match kind {
+            FileKind::Sst => &mut found.ssts,
+            FileKind::Blob => &mut found.blobs,
+            FileKind::Sort => &mut found.sorts,
+        })
+    }
+
     /// Removes the data files and manifests that were in the directory at the open, except for
     /// those that the manifest names and those whose ids are in `keep`, which are named by the log.
-    /// Must be called after the log is replayed. A second call has no effect.
+    /// If there are many, only some are removed at once, and the others become obsolete files that
+    /// the delete pacer removes later: after the drop of a large table, a stop leaves most of its
+    /// files. A file that is removed later must have an id that no new file gets, so those that the
+    /// epoch may still allocate are removed at once. Must be called after the log is replayed and
+    /// its epoch is taken over. A second call has no effect.
     pub fn remove_strays(&self, keep: &HashSet<u64>) {
-        let DirectoryFiles {
-            files: on_disk,
-            manifests: old_manifests,
-        } = std::mem::take(&mut *self.found.lock());
+        let on_disk = self.take_found(FileKind::Sst);
+        let old_manifests = std::mem::take(&mut self.found.lock().manifests);
         let inner = self.inner.lock();
         let live = &inner.state.files;
         let present: HashSet<u64> = on_disk.iter().copied().collect();
@@ -779,7 +865,11 @@ impl VersionSet {
         if !missing.is_empty() {
             // Files of the tree are missing, and nobody knows why. Remove no stray files: a repair
             // may need them.
-            let what = format!("SSTs {missing:?} are missing; no stray file is removed");
+            let what = format!(
+                "{} SSTs are missing; no stray file is removed: {}",
+                missing.len(),
+                some_of(missing.iter().copied())
+            );
             self.ctx.listener.log(Severity::Error, &what);
             return;
         }
@@ -790,23 +880,36 @@ impl VersionSet {
             .collect();
         if !strays.is_empty() {
             let what = format!(
-                "removing {} SSTs that neither manifest nor log names: {strays:?}",
-                strays.len()
+                "removing {} SSTs that neither manifest nor log names: {}",
+                strays.len(),
+                some_of(strays.iter())
             );
             self.ctx.listener.log(Severity::Note, &what);
         }
-        strays
-            .into_iter()
-            .for_each(|id| self.ctx.source.put_obsolete(id, 0));
         drop(inner);
+        let next = self.next_file_id.load(Ordering::Relaxed);
+        let (used, unused): (Vec<u64>, Vec<u64>) = strays.into_iter().partition(|id| *id < next);
+        self.discard(&unused);
+        used.into_iter()
+            .for_each(|id| self.ctx.source.put_obsolete(id, STRAY_BYTES));
         for id in old_manifests {
             self.clear_manifest_away(id);
         }
-        if let Err(e) = self.delete_obsolete() {
+        if let Err(e) = self.delete_few() {
             let what = format!("a stray SST cannot be removed: {e}");
             self.ctx.listener.log(Severity::Warning, &what);
         }
     }
+}
+
+/// The first few of `ids`, for a message.
+fn some_of<'a>(ids: impl ExactSizeIterator<Item = &'a u64>) -> String {
+    let more = match ids.len() > NAMED_FILES_MAX {
+        true => ", …",
+        false => "",
+    };
+    let ids: Vec<String> = ids.take(NAMED_FILES_MAX).map(u64::to_string).collect();
+    format!("{}{more}", ids.join(", "))
 }
 
 fn is_full<T>(tried: &Result<T>) -> bool {

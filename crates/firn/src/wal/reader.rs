@@ -57,6 +57,10 @@ impl ReplayEnd {
 /// Callback that receives each replayed record, with the segment in which it lies.
 pub type Visit<'f> = dyn FnMut(SegmentId, Record<'_>) -> Result<()> + 'f;
 
+/// Callback that receives how far a replay is: the number of the segment that it reads now, counted
+/// from 1, and the number of segments.
+pub type Progress<'f> = dyn FnMut(usize, usize) + 'f;
+
 /// Passes each record of the segments with id `first` or larger to `f`, in order, up to the end of
 /// the log. With `first` 0, an empty directory counts as an empty log; otherwise segment `first`
 /// must exist.
@@ -69,7 +73,21 @@ pub type Visit<'f> = dyn FnMut(SegmentId, Record<'_>) -> Result<()> + 'f;
 /// `Corruption`, with file and offset; `Unsupported` for a newer format; the errors of `f`; `Io`
 /// for a failed read, which never counts as the end of the log.
 pub fn replay(env: &dyn Env, dir: &Path, first: SegmentId, f: &mut Visit<'_>) -> Result<ReplayEnd> {
-    replay_incarnations(segments::open(env, dir, first, Copied::Whole)?, f)
+    replay_reporting(env, dir, first, f, &mut |_, _| {})
+}
+
+/// As [`replay`]. Calls `progress` when the replay begins with a segment.
+///
+/// # Errors
+/// Those of [`replay`].
+pub fn replay_reporting(
+    env: &dyn Env,
+    dir: &Path,
+    first: SegmentId,
+    f: &mut Visit<'_>,
+    progress: &mut Progress<'_>,
+) -> Result<ReplayEnd> {
+    replay_incarnations(segments::open(env, dir, first, Copied::Whole)?, f, progress)
 }
 
 /// As [`replay`], for the segments `first` to `last` of a log archive. An archived segment may be
@@ -84,12 +102,14 @@ pub fn replay_archived(
     last: SegmentId,
     f: &mut Visit<'_>,
 ) -> Result<ReplayEnd> {
-    replay_incarnations(segments::open(env, archive, first, Copied::UpTo(last))?, f)
+    let segments = segments::open(env, archive, first, Copied::UpTo(last))?;
+    replay_incarnations(segments, f, &mut |_, _| {})
 }
 
 fn replay_incarnations(
     (runs, max_segment_id_seen): (Vec<IncarnationSegments<'_>>, SegmentId),
     f: &mut Visit<'_>,
+    progress: &mut Progress<'_>,
 ) -> Result<ReplayEnd> {
     let last = runs.last().and_then(|run| run.segments.last());
     let mut end = ReplayEnd {
@@ -97,10 +117,15 @@ fn replay_incarnations(
         max_segment_id_used: last.map_or(0, |segment| segment.id),
         ..ReplayEnd::default()
     };
+    let segments = runs.iter().map(|run| run.segments.len()).sum();
+    let mut done = 0;
     for run in runs {
         end.last_segment = run.base.segment;
         end.last_group = run.base.group;
-        let torn = IncarnationReplay::new(run, &mut end).replay(f)?;
+        let of_run = run.segments.len();
+        let mut begins = |at: usize| progress(done + at + 1, segments);
+        let torn = IncarnationReplay::new(run, &mut end).replay(f, &mut begins)?;
+        done += of_run;
         end.torn_tail = torn;
     }
     Ok(end)
@@ -134,12 +159,18 @@ impl<'e> IncarnationReplay<'e> {
     }
 
     /// Returns whether the incarnation ends with a torn group.
-    fn replay(mut self, f: &mut Visit<'_>) -> Result<bool> {
+    /// Calls `begins` with the index of each segment that it reads.
+    fn replay(mut self, f: &mut Visit<'_>, begins: &mut dyn FnMut(usize)) -> Result<bool> {
+        begins(self.at);
         loop {
             if self.end_known_reached() {
                 return Ok(false);
             }
-            if self.replay_group(f)? || self.next_segment()? {
+            if self.replay_group(f)? {
+                continue;
+            }
+            if self.next_segment()? {
+                begins(self.at);
                 continue;
             }
             let torn = self.judge_end()?;

@@ -54,7 +54,12 @@ pub fn largest_below(env: &dyn Env, dir: &Path, end: SegmentId) -> Result<Segmen
 /// # Errors
 /// Those of opening and syncing the files.
 pub fn sync_all(env: &dyn Env, dir: &Path) -> Result<()> {
-    for id in list(env, dir)? {
+    sync_each(env, dir, &list(env, dir)?)
+}
+
+/// Syncs these log segments in `dir`.
+pub(super) fn sync_each(env: &dyn Env, dir: &Path, ids: &[SegmentId]) -> Result<()> {
+    for &id in ids {
         let path = dir.join(segment_name(id));
         env.open_log(&path, false, false)?.sync()?;
     }

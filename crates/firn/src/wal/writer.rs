@@ -205,7 +205,8 @@ impl Wal {
         env.create_dir_all(dir)?;
         let mut old = BTreeMap::new();
         let end = end_of_names(epoch_of(first));
-        for id in segment::list(env.as_ref(), dir)? {
+        let ids = segment::list(env.as_ref(), dir)?;
+        for &id in &ids {
             if id >= end {
                 // The segment has an id of a later epoch than `first`. The thread that opens the
                 // database has checked that the segment is unused, so leave it alone.
@@ -220,7 +221,7 @@ impl Wal {
             let size = env.open(&dir.join(segment::segment_name(id)))?.size()?;
             old.insert(id, OldSegment { size, end: size });
         }
-        segment::sync_all(env.as_ref(), dir)?;
+        segment::sync_each(env.as_ref(), dir, &ids)?;
         let segments = Segments {
             env,
             dir: dir.to_owned(),

@@ -227,3 +227,32 @@ fn a_checkpoint_that_fails_leaves_nothing_and_the_database_as_it_was() {
         }
     }
 }
+
+/// Files that wait for their deletion do not become part of a checkpoint, which would keep their
+/// room taken.
+#[test]
+fn a_checkpoint_leaves_out_what_waits_for_its_deletion() {
+    let directory = tempfile::tempdir().unwrap();
+    let env: Arc<dyn Env> = Arc::new(PosixEnv::new());
+    let db = open(&env, &directory.path().join("db"));
+    write(&db, (0..500).map(|n| (n, 1)));
+    db.compact_all().unwrap();
+    let versions = db.context().ingest.versions();
+    let store = versions.source().store();
+    let waiting: Vec<(u64, u64)> = (0..20).map(|_| (versions.new_file_id(), 1 << 20)).collect();
+    // A file that nothing names yet, as a running job writes it.
+    let running = versions.new_file_id();
+    for id in waiting.iter().map(|(id, _)| *id).chain([running]) {
+        store.create(id).unwrap();
+    }
+    versions.give_up(&waiting);
+    assert_eq!(versions.obsolete().0, 20);
+    let target = directory.path().join("checkpoint");
+    let made = db.checkpoint(&target, false).unwrap();
+    let names = env.list_dir(&target).unwrap();
+    let ssts = names.iter().filter(|name| name.ends_with(".sst")).count();
+    assert_eq!(ssts as u64, made.files + 1, "{names:?}");
+    let running = firn::store::file_name(firn::store::FileKind::Sst, running);
+    assert!(names.contains(&running));
+    assert_eq!(read(&open(&env, &target), 7), Some(1));
+}

@@ -297,6 +297,62 @@ fn without_any_room_it_opens_read_only_and_writes_once_there_is_some() {
     assert_eq!(rows(&db, &table(&db, "d/kept")), next + 2);
 }
 
+/// Puts files into the directory that nothing names, far more than an open deletes at once, as a
+/// stop leaves them after the drop of a large table. Returns their number.
+fn leave_strays(env: &MemEnv) -> usize {
+    let ids = 1_000_000..1_001_000;
+    for id in ids.clone() {
+        let name = firn::store::file_name(firn::store::FileKind::Sst, id);
+        env.place(&Path::new("/db").join(name), vec![1; 8 << 10]);
+    }
+    ids.count()
+}
+
+#[test]
+fn an_open_on_a_full_disk_takes_the_room_of_all_files_that_nothing_names() {
+    let parts = [
+        ReservePart::Log,
+        ReservePart::Manifest,
+        ReservePart::Current,
+        ReservePart::Table,
+    ];
+    // First for the disk reserve.
+    let env = MemEnv::new();
+    drop(open_usual(&env));
+    let env = env.kill();
+    without_reserve(&env);
+    leave_strays(&env);
+    env.fill();
+    let db = open_usual(&env);
+    assert!(parts.iter().all(|part| has(&db, *part)));
+    db.recheck_full_disk();
+    put_loose(&db, 1, &noise(1)).unwrap();
+    drop(db);
+
+    // Then for what the log holds, if the reserve is whole.
+    let env = MemEnv::new();
+    let db = open_usual(&env);
+    // More than the room of the first files that go and that of the reserve together.
+    for n in 0..4000 {
+        put_loose(&db, n, &noise(n)).unwrap();
+    }
+    db.sync_log().unwrap();
+    drop(db);
+    let env = env.kill();
+    leave_strays(&env);
+    env.fill();
+    let db = open_usual(&env);
+    assert!(db.context().super_versions.pin().frozen.is_empty());
+    assert!(files(&db) < 100, "{} files", files(&db));
+    drop(db);
+
+    // With room for all, most of the files are left for later.
+    let env = MemEnv::new();
+    drop(open_usual(&env));
+    let strays = leave_strays(&env);
+    assert!(files(&open_usual(&env)) > strays / 2);
+}
+
 #[test]
 fn a_start_on_a_full_disk_may_be_killed_at_any_sync() {
     let mut killed = 0;

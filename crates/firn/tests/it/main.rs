@@ -14,6 +14,7 @@ mod full_disk_deletes;
 mod fuzz;
 mod layers;
 mod memory;
+mod open_memory;
 mod optimistic;
 mod optimize;
 mod prepared;

@@ -294,15 +294,13 @@ fn what_nothing_needs_goes_at_recovery_unless_a_file_is_missing() {
     let ids: Vec<u64> = blobs.iter().map(|blob| blob.file).collect();
     let store = store_in(Arc::new(env.clone()), 1);
     let needed = BTreeSet::from([ids[0], 99]);
-    assert_eq!(store.recovered(&needed).unwrap(), [99]);
+    let recover = |store: &BlobStore, needed: &BTreeSet<u64>| {
+        store.recovered(needed, ids.clone(), |error| panic!("{error}"))
+    };
+    assert_eq!(recover(&store, &needed), [99]);
     assert_eq!(store.files().list_blobs().unwrap(), ids);
     let store = store_in(Arc::new(env), 1);
-    assert!(
-        store
-            .recovered(&BTreeSet::from([ids[1]]))
-            .unwrap()
-            .is_empty()
-    );
+    assert!(recover(&store, &BTreeSet::from([ids[1]])).is_empty());
     assert_eq!(store.files().list_blobs().unwrap(), [ids[1]]);
 }
 
@@ -326,4 +324,53 @@ fn a_header_that_claims_encryption_against_its_reference_is_damage() {
     assert_eq!(*offset, blob.offset);
     // Reading the value needs no header: codec and checksum come from the reference.
     assert_eq!(store.read(&blob, &mut BlobBuf::new()).unwrap(), [7; 9000]);
+}
+
+#[test]
+fn a_file_that_cannot_be_removed_at_recovery_does_not_keep_the_others() {
+    let env = FaultEnv::new(Arc::new(MemEnv::new()));
+    let store = store_in(Arc::new(env.clone()), 1);
+    for id in 1..=3 {
+        store.files().open_spans(id, true).unwrap();
+    }
+    env.inject(Fault {
+        class: CallClass::Remove,
+        nth: 2,
+        sticky: false,
+        errno: Errno::Io,
+    });
+    let mut failed = 0;
+    let missing = store.recovered(&BTreeSet::new(), vec![1, 2, 3], |_| failed += 1);
+    assert_eq!((missing, failed), (Vec::new(), 1));
+    assert_eq!(store.files().list_blobs().unwrap(), [2]);
+}
+
+#[test]
+fn a_stop_cancels_punches_and_rewrites() {
+    let env = MemEnv::new();
+    let store = store_in(Arc::new(env.clone()), 1 << 20);
+    let mut rng = StdRng::seed_from_u64(7);
+    let mut session = TransactionBlobs::new();
+    let blobs = [0; 3].map(|_| {
+        let noise: Vec<u8> = (0..40_000).map(|_| rng.random()).collect();
+        store.write(&mut session, 0, &noise).unwrap()
+    });
+    session.sync().unwrap();
+    drop(session);
+    store.seal_active();
+    let file = store.all().pop().unwrap();
+    let live = [span(&blobs[0]), span(&blobs[2])];
+    let before = file.usage().unwrap().allocated;
+    store.stop_collecting();
+    let punched = store.punch(&file, &live).unwrap_err();
+    assert_eq!(*punched.kind(), ErrorKind::Interrupted);
+    assert_eq!(file.usage().unwrap().allocated, before);
+    let rewritten = store.rewrite(&file, &live).err().unwrap();
+    assert_eq!(*rewritten.kind(), ErrorKind::Interrupted);
+    assert_eq!(store.files().list_blobs().unwrap(), [file.id()]);
+
+    let store = store_in(Arc::new(env), 1 << 20);
+    let file = store.file(file.id());
+    assert!(store.punch(&file, &live).unwrap().unwrap() > 30_000);
+    assert!(store.rewrite(&file, &live).is_ok());
 }

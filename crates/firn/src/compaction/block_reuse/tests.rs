@@ -41,7 +41,14 @@ impl Tree {
 
     fn flush(&self, entries: Vec<Entry>, reads: &Snapshots) {
         let mut source = VecIter::new(entries);
-        let (files, _) = flush(self.db.context(), &mut source, reads, &self.retired).unwrap();
+        let (files, _) = flush(
+            self.db.context(),
+            &mut source,
+            reads,
+            &self.retired,
+            &AtomicBool::new(false),
+        )
+        .unwrap();
         self.db.install_run(files);
     }
 
@@ -324,10 +331,25 @@ fn a_damaged_block_is_not_copied_on() {
 
 #[test]
 fn cached_blocks_that_are_copied_get_their_new_name() {
+    hand_over(false);
+}
+
+/// As above, but the reader of the input is evicted between the merge and the handover.
+#[test]
+fn cached_blocks_of_an_evicted_file_get_their_new_name() {
+    hand_over(true);
+}
+
+fn hand_over(evict: bool) {
     let new = vec![entry(long_key(40_000), 380_001, Kind::Put)];
     let (mut tree, job, reads) = at_rest(new);
+    let cache = Arc::clone(tree.db.versions.source().cache());
+    if evict {
+        cache.set_room(64 << 20, 1);
+    }
     let (_, input) = job.files().last().unwrap();
     let (input_id, reader) = (input.file_id, input.reader().unwrap());
+    assert_eq!(reader.is_pinned(), !evict);
     let mut iter = reader.iter(true);
     iter.seek_to_first().unwrap();
     for _ in 0..2000 {
@@ -340,11 +362,15 @@ fn cached_blocks_that_are_copied_get_their_new_name() {
         offset += block.bytes;
     }
     assert!(before.len() > 10);
+    drop((iter, reader));
     tree.run(&job, &reads);
     let version = tree.db.versions.current();
+    cache.pins().evict_excess();
+    assert_eq!(input.opened().is_none(), evict);
     std::mem::take(&mut tree.db.handover).complete(&job, &version);
     let (_, output) = version.files().last().unwrap();
     assert_ne!(output.file_id, input_id);
+    let reader = input.reader().unwrap();
     for (offset, before) in before {
         assert!(reader.cached_at(offset).is_none(), "nobody will ask for it");
         // No key was inserted before these blocks, so their offsets are unchanged.

@@ -1,15 +1,24 @@
 use super::*;
+use crate::base::ErrorKind;
 use crate::base::{Kind, Seqno};
 use crate::compaction::testing::{Db, Entry, VecIter, entry, user_key};
 use crate::compaction::{JobKind, PickerContext, RestGoal, RunningJobs, flush, pick};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 
 impl Db {
     fn flush(&self, entries: Vec<Entry>, reads: &Snapshots) {
         let mut source = VecIter::new(entries);
-        let (files, _) = flush(self.context(), &mut source, reads, &RetiredIndexes::new()).unwrap();
+        let (files, _) = flush(
+            self.context(),
+            &mut source,
+            reads,
+            &RetiredIndexes::new(),
+            &AtomicBool::new(false),
+        )
+        .unwrap();
         self.install_run(files);
     }
 
@@ -189,7 +198,14 @@ fn with_deletions(deleted: impl Iterator<Item = u64>) -> (Db, Snapshots) {
         entries.insert(n, entry(user_key(1, n), 600_000 + n, Kind::Delete));
     }
     let mut source = VecIter::new(entries.into_values().collect());
-    let (files, _) = flush(db.context(), &mut source, &reads, &RetiredIndexes::new()).unwrap();
+    let (files, _) = flush(
+        db.context(),
+        &mut source,
+        &reads,
+        &RetiredIndexes::new(),
+        &AtomicBool::new(false),
+    )
+    .unwrap();
     let added = files.into_iter().map(|meta| (5, 0, meta)).collect();
     let edit = Edit {
         added,

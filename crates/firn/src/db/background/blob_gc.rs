@@ -32,7 +32,7 @@ use super::BackgroundWork;
 use crate::base::blob_ref::{self, BlobRef, BlobUse, BlobUses};
 use crate::base::event_listener::Severity;
 use crate::base::work_count::blob_files_seen;
-use crate::base::{Error, InternalIterator, Kind, Result};
+use crate::base::{Error, InternalIterator, Kind, Result, check_stopping};
 use crate::blob::{BlobFile, BlobSpan};
 use crate::db::recovery::Replayed;
 use crate::read::SuperVersion;
@@ -41,7 +41,7 @@ use crate::write::Changes;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A file is a candidate if at least this share of its bytes is garbage, percent. If the SSTs that
 /// name the candidates have more bytes than the candidates have garbage, only candidates with the
@@ -349,17 +349,18 @@ impl BackgroundWork {
         for memtable in super_version.memtables() {
             let named = memtable.blob_uses();
             if named.iter().any(|used| spans.contains_key(&used.file)) {
-                add_spans(&mut memtable.iter(), spans)?;
+                add_spans(&mut memtable.iter(), spans, &self.stopping)?;
             }
         }
         for file in super_version.files() {
+            check_stopping(&self.stopping)?;
             if !file.blobs.iter().any(|b| spans.contains_key(&b.file)) {
                 continue;
             }
             self.limiter.take(file.size, &self.stopping)?;
             let read = file
                 .reader()
-                .and_then(|reader| add_spans(&mut reader.iter(false), spans));
+                .and_then(|reader| add_spans(&mut reader.iter(false), spans, &self.stopping));
             let Err(error) = read else { continue };
             if !is_permanent(&error) {
                 return Err(error);
@@ -385,6 +386,7 @@ impl BackgroundWork {
         self.health.check()?;
         let mut first = Ok(());
         for (file, live) in plan.files {
+            check_stopping(&self.stopping)?;
             let done = match live.is_empty() {
                 true => self.remove_blobs(&file).map(|()| 0),
                 false => self.shrink(&file, &live),
@@ -454,8 +456,9 @@ fn is_permanent(error: &Error) -> bool {
 fn add_spans(
     source: &mut dyn InternalIterator,
     spans: &mut BTreeMap<u64, Vec<BlobSpan>>,
+    stopping: &AtomicBool,
 ) -> Result<()> {
-    for_each_blob(source, |blob| {
+    for_each_blob_until(source, stopping, |blob| {
         if let Some(of) = spans.get_mut(&blob.file) {
             of.push(BlobSpan {
                 offset: blob.offset,
@@ -471,10 +474,20 @@ fn add_spans(
 /// `Corruption` of an entry's list of blob references; those of reading `source`.
 pub(in crate::db) fn for_each_blob(
     source: &mut dyn InternalIterator,
+    f: impl FnMut(BlobRef),
+) -> Result<()> {
+    for_each_blob_until(source, &AtomicBool::new(false), f)
+}
+
+/// As [`for_each_blob`], but fails with `Interrupted` once `stopping` is set.
+fn for_each_blob_until(
+    source: &mut dyn InternalIterator,
+    stopping: &AtomicBool,
     mut f: impl FnMut(BlobRef),
 ) -> Result<()> {
     let mut more = source.seek_to_first()?;
     while more {
+        check_stopping(stopping)?;
         if source.key().kind == Kind::PutBlobs {
             blob_ref::for_each(source.value().tail, &mut f)?;
         }

@@ -16,7 +16,8 @@ impl BackgroundWork {
             return;
         }
         let report = |error: Error| {
-            if *error.kind() != ErrorKind::NoSpace {
+            // A stop interrupts the flush.
+            if ![ErrorKind::NoSpace, ErrorKind::Interrupted].contains(error.kind()) {
                 let message = format!("room for a full disk: {error}");
                 self.options.listener.log(Severity::Warning, &message);
             }

@@ -79,6 +79,11 @@ fn a_kill_wakes_the_session_at_the_gate() {
                 txn.before_write()
             });
             await_waiting(&db, 1);
+            // The session tells its host a moment after the gate counts it. A kill in between would
+            // end a wait of which the host has not heard.
+            while host.begun.load(Ordering::SeqCst) != 7 {
+                std::thread::yield_now();
+            }
             session.interrupt();
             let killed = writer.join().unwrap().unwrap_err();
             assert_eq!(*killed.kind(), ErrorKind::Interrupted);

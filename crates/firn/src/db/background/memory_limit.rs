@@ -9,11 +9,11 @@ use crate::cache::RowCache;
 use crate::db::Db;
 use crate::env::Env;
 use crate::read::SuperVersion;
-use crate::sst::SstBlockCache;
+use crate::sst::{SstBlockCache, SstReader};
 use crate::version::{FileHandle, Version};
 use parking_lot::Mutex;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 /// Memory use by part, bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -24,8 +24,8 @@ pub struct MemoryReport {
     pub memtables: u64,
     /// Uncommitted write sets of transactions, and the memory of loads.
     pub write_sets: u64,
-    /// Memory that open files keep outside of the block cache: the top levels of their indexes,
-    /// dictionaries, and pinned index partitions with their filters.
+    /// Memory that open files keep outside of the block cache: the top levels of their indexes, and
+    /// pinned index partitions with their filters.
     pub pinned: u64,
     /// Memory of cached blocks and partitions.
     pub block_cache: u64,
@@ -155,10 +155,11 @@ fn split(limit: u64, demand: MemoryDemand) -> MemorySplit {
 /// The memory arbiter of a database: divides the memory limit among the parts.
 ///
 /// Memtables and write sets take what they need. The caches get the rest, in steps. Within the
-/// block cache's part, open files come first (see [`crate::cache::PinBudget`]): their index
-/// partitions and filters are pinned up to half of the part, and beyond that they enter and leave
-/// the cache like blocks. When the limit is lowered, files that pin more are closed; their next
-/// reads open them again.
+/// block cache's part, open files come first (see [`crate::cache::PinBudget`]): up to half of the
+/// part they pin their indexes and filters. Beyond that they keep only the top of their index,
+/// which is evicted when others need the memory, and partitions, filters and dictionaries enter and
+/// leave the cache like blocks. When the limit is lowered, files that pin more are closed; their
+/// next reads open them again.
 ///
 /// The more memory frozen memtables take, the more writers are slowed. When the memtables leave
 /// less than an eighth of the limit to the caches, writers stop until a flush has made room; the
@@ -195,6 +196,7 @@ pub(in crate::db) struct MemoryArbiter {
     /// Memory of the memtables of all ephemeral databases whose host database is this one; it
     /// counts within this database's limit.
     ephemeral_memtables: Arc<MemoryTracker>,
+    closed: Mutex<ClosedFiles>,
     /// The memory of the ephemeral database, if this is the memory arbiter of one; `None` for the
     /// server's database.
     guest: Option<EphemeralMemory>,
@@ -270,6 +272,7 @@ impl MemoryArbiter {
             current: Mutex::default(),
             uncounted: AtomicU64::new(0),
             ephemeral_memtables: Arc::default(),
+            closed: Mutex::default(),
             guest: None,
         }
     }
@@ -462,14 +465,13 @@ impl EphemeralMemory {
     }
 }
 
-/// The files to close so that optional pins (index partitions that could be loaded on demand)
-/// shrink by at least `excess` bytes. Files of the last levels come first, because point reads need
-/// their pins least.
+/// Files with granted pins of at least `excess` bytes. Files of the last levels come first, because
+/// point reads need their pins least.
 fn files_to_close(version: &Version, mut excess: u64) -> Vec<Arc<FileHandle>> {
     let mut closed = Vec::new();
     let runs = version.l0.iter().chain(&version.levels).rev();
     for file in runs.flat_map(|run| run.files.iter().rev()) {
-        let bytes = file.opened().map_or(0, |reader| reader.partition_bytes());
+        let bytes = file.pinned().map_or(0, |reader| reader.memory_bytes());
         if bytes > 0 {
             excess = excess.saturating_sub(bytes);
             closed.push(Arc::clone(file));
@@ -481,15 +483,61 @@ fn files_to_close(version: &Version, mut excess: u64) -> Vec<Arc<FileHandle>> {
     closed
 }
 
+/// The files that were closed to give back their granted pins.
+#[derive(Default)]
+struct ClosedFiles {
+    /// Readers that statements may still use.
+    held: Vec<Weak<SstReader>>,
+    /// Number of grants of the pin budget when no file with a grant was found last.
+    fruitless_at: Option<u64>,
+}
+
+impl ClosedFiles {
+    /// Bytes of pins that come back when statements end.
+    fn pending(&mut self) -> u64 {
+        let mut pending = 0;
+        self.held.retain(|reader| {
+            let reader = reader.upgrade();
+            pending += reader.as_ref().map_or(0, |reader| reader.memory_bytes());
+            reader.is_some()
+        });
+        pending
+    }
+}
+
 impl BackgroundWork {
-    /// Closes files until the optional pins are within their limit. The next read of such a file
-    /// opens it again without optional pins. Statements that are reading the file keep its pins
-    /// until they end.
-    fn unpin(&self) {
-        let excess = self.memory.cache.pins().excess();
-        if excess > 0 {
-            self.close_files(|version| files_to_close(version, excess));
+    /// If the pins exceed their limit by far, evicts readers, and closes files with granted pins
+    /// until the rest is within the limit. The next read of such a file opens it again, without a
+    /// grant. Statements that are reading a closed file keep its pins until they end.
+    ///
+    /// An ephemeral database does not sweep: its host database evicts the readers of both, and
+    /// closes its own files.
+    pub(super) fn sweep_pins(&self) {
+        let pins = self.memory.cache.pins();
+        if self.memory.guest.is_some() || !pins.is_over() {
+            return;
         }
+        pins.evict_excess();
+        let mut closed = self.memory.closed.lock();
+        let excess = pins.excess().saturating_sub(closed.pending());
+        // No file gets a grant while pins exceed the limit. So a search that has found none need
+        // not be repeated until one gets a grant.
+        let grants = pins.stats().grants;
+        if excess == 0 || closed.fruitless_at == Some(grants) {
+            return;
+        }
+        let mut found = Vec::new();
+        self.close_files(|version| {
+            let files = files_to_close(version, excess);
+            found.extend(
+                files
+                    .iter()
+                    .filter_map(|file| file.pinned().map(Arc::downgrade)),
+            );
+            files
+        });
+        closed.fruitless_at = found.is_empty().then_some(grants);
+        closed.held.append(&mut found);
     }
 }
 
@@ -508,7 +556,7 @@ impl Db {
         let mutable = &self.work.options.mutable;
         mutable.memory_limit.store(bytes, Ordering::Relaxed);
         self.work.memory.balance(&self.cx.super_versions.pin());
-        self.work.unpin();
+        self.work.sweep_pins();
     }
 
     /// Changes the capacity of the block cache, bytes. Takes effect only while there is no memory

@@ -1,5 +1,5 @@
-//! The background threads: flush, compaction, log, deletion of files, blob collection, archive of
-//! the log; and, if the allocator has statistics, the memory limit.
+//! The background threads: flush, compaction, log, deletion of files, memory of open files, blob
+//! collection, archive of the log; and, if the allocator has statistics, the memory limit.
 //!
 //! Each thread loops: do one piece of work, or wait for its signal with a timeout. Because of the
 //! timeout, a lost signal only delays the work. An error of a transient kind (a full disk) is
@@ -39,6 +39,9 @@ const BLOB_STEP: Duration = Duration::from_millis(200);
 /// Pause between two searches for log segments to archive.
 const ARCHIVE_STEP: Duration = Duration::from_millis(500);
 
+/// Pause between two looks at the memory of open files, while nobody asks for one.
+const PINS_STEP: Duration = Duration::from_millis(500);
+
 /// An idle database flushes its active memtable if that has at least this size, in percent of the
 /// size of the tree.
 const IDLE_FLUSH_SHARE: u64 = 1;
@@ -71,6 +74,8 @@ impl BackgroundWork {
                     self.wait(|s| std::mem::take(&mut s.flush), Duration::from_secs(1));
                     self.report_pressure();
                 }
+                // A stop has canceled it.
+                Err(error) if *error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => self.failed("flush", &error),
             }
         }
@@ -110,12 +115,20 @@ impl BackgroundWork {
     /// hold up neither flushes nor compactions.
     fn delete_loop(&self) {
         while !self.stopping.load(Ordering::Acquire) {
+            let doing = self
+                .activities
+                .begin("rewriting the manifest, if it is long");
             if let Err(error) = self.versions.rewrite_manifest() {
                 self.failed("rewriting the manifest", &error);
             }
-            if let Err(error) = self.versions.delete_paced(self.env.monotonic_micros()) {
+            doing.set("deleting obsolete files");
+            if let Err(error) = self
+                .versions
+                .delete_paced(self.env.monotonic_micros(), &self.stopping)
+            {
                 self.failed("deleting files", &error);
             }
+            drop(doing);
             let pause = match self.versions.obsolete() {
                 (0, _) => Duration::from_millis(500),
                 _ => DELETE_STEP,
@@ -126,7 +139,10 @@ impl BackgroundWork {
 
     fn blob_loop(&self) {
         while !self.stopping.load(Ordering::Acquire) {
-            match self.collect_blobs() {
+            let doing = self.activities.begin("collecting the garbage of blobs");
+            let collected = self.collect_blobs();
+            drop(doing);
+            match collected {
                 Ok(true) => {}
                 Ok(false) => self.wait(|_| false, BLOB_STEP),
                 Err(error) if *error.kind() == ErrorKind::Interrupted => {}
@@ -160,6 +176,7 @@ impl BackgroundWork {
     fn log_loop(&self) {
         while !self.stopping.load(Ordering::Acquire) {
             self.wait(|_| false, Duration::from_secs(1));
+            let _doing = self.activities.begin("syncing the log");
             self.archiver.iter().for_each(Archiver::watch);
             self.recheck_full_disk();
             self.wal.ask_for_next_segment();
@@ -193,10 +210,22 @@ impl BackgroundWork {
         }
     }
 
+    /// A thread of its own bounds the memory of open files: memory must not run out while other
+    /// threads sync, delete or compact.
+    fn pins_loop(&self) {
+        let pins = self.memory.block_cache().pins();
+        while !self.stopping.load(Ordering::Acquire) {
+            pins.wait_for_excess(PINS_STEP);
+            self.sweep_pins();
+        }
+    }
+
     fn archive_loop(&self) {
         while !self.stopping.load(Ordering::Acquire) {
+            let doing = self.activities.begin("archiving the log");
             // The archiver reports a failure; the next round retries.
             let _ = self.archive_log();
+            drop(doing);
             self.wait(|_| false, ARCHIVE_STEP);
         }
     }
@@ -261,6 +290,9 @@ impl BackgroundThreads {
             spawn(work, "firn-delete", BackgroundWork::delete_loop),
             spawn(work, "firn-blobs", BackgroundWork::blob_loop),
         ];
+        if !work.options.ephemeral {
+            threads.push(spawn(work, "firn-pins", BackgroundWork::pins_loop));
+        }
         let archive =
             || AbandonableThread::start(work, "firn-archive", BackgroundWork::archive_loop);
         if work.memory.has_allocator() {
@@ -280,11 +312,13 @@ impl BackgroundThreads {
     /// thread then does no further step.
     pub(in crate::db) fn stop(self, patience: Duration) {
         self.work.stopping.store(true, Ordering::Release);
+        self.work.blobs.stop_collecting();
         self.work.stall.release();
         {
             let _signals = self.work.signals.lock();
             self.work.signal.notify_all();
         }
+        self.work.memory.block_cache().pins().ask_for_sweep();
         for thread in self.threads {
             // A thread that panicked has reported the panic and poisoned the engine.
             let _ = thread.join();

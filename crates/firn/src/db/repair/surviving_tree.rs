@@ -9,7 +9,7 @@ use crate::sst::IndexStats;
 use crate::store::{FileKind, file_name};
 use crate::version;
 use crate::wal::{self, Gtid, LogStart};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The remains of the manifest.
 pub(super) struct SurvivingTree {
@@ -145,23 +145,26 @@ fn blobs_moved(
 /// not indicate a lost end.)
 fn doubt(damaged_db: &ReadOnlyDb, tree: &ReadOnlyTree) -> Result<Option<Error>> {
     let known = &tree.state.files;
-    let there = damaged_db.source().store().list()?;
+    let (env, dir) = (&**damaged_db.env(), damaged_db.dir());
+    let there: BTreeSet<u64> = damaged_db.source().store().list()?.into_iter().collect();
     let missing = known.keys().find(|id| !there.contains(id));
     let missing = match missing {
         Some(id) => Some(file_name(FileKind::Sst, *id)),
-        None => wal::missing_segment(&**damaged_db.env(), damaged_db.dir(), tree.state.log_number)?
-            .map(wal::segment_name),
+        None => wal::missing_segment(env, dir, tree.state.log_number)?.map(wal::segment_name),
     };
     let Some(missing) = missing else {
         return Ok(None);
     };
     // Count only files with ids above the id of the manifest. Each open begins a new manifest, so
-    // files with smaller ids that it does not name are leftovers of an earlier open.
+    // files with smaller ids that it does not name are leftovers of an earlier open. Do not count
+    // files that an edit has removed: a stop leaves those that still wait for their deletion.
+    let removed = version::removed_files(env, dir, tree.manifest_id)?;
     let mut newer = there;
-    newer.retain(|id| !known.contains_key(id) && *id > tree.manifest_id);
+    newer.retain(|id| *id > tree.manifest_id && !known.contains_key(id) && !removed.contains(id));
     // Exclude the files of large transactions: until they are installed, only the log names them.
-    let named = damaged_db.files_left(tree)?;
-    newer.retain(|id| named.iter().all(|file| file.file_id != *id));
+    for file in damaged_db.files_left(tree)? {
+        newer.remove(&file.file_id);
+    }
     if newer.is_empty() {
         return Ok(None);
     }

@@ -128,6 +128,10 @@ impl Inode {
 
     pub(super) fn allocate(&mut self, end: usize) {
         self.aside = self.aside.max(end);
+        // A later write within this room must not copy the file, as it would not on a disk.
+        for content in [&mut self.live, &mut self.stored] {
+            content.reserve(end.saturating_sub(content.len()));
+        }
     }
 
     /// Blocks reserved behind the end of the file.

@@ -54,15 +54,6 @@ fn a_run_comes_back_and_goes() {
 }
 
 #[test]
-fn what_is_left_is_removed() {
-    let store = store();
-    std::mem::forget(write(&store, 3));
-    assert_eq!(store.env().list_dir(Path::new("/")).unwrap().len(), 1);
-    store.remove_left_sorts().unwrap();
-    assert!(store.env().list_dir(Path::new("/")).unwrap().is_empty());
-}
-
-#[test]
 fn damage_is_an_error_that_names_the_file() {
     let store = store();
     let run = write(&store, 2000);

@@ -5,10 +5,8 @@ use crate::base::key::index_id_of;
 use crate::memtable::{IndexCounts, Memtable};
 use crate::read::scan::ScanRange;
 use crate::read::super_version::SuperVersion;
-use crate::sst::SstReader;
-use crate::version::{FileHandle, FileSpan, Run};
+use crate::version::{FileHandle, FileSpan, ReaderRef, Run};
 use std::ops::Bound;
-use std::sync::Arc;
 
 /// Bounds of a number, both inclusive.
 #[derive(Debug, Clone, Copy, Default)]
@@ -35,7 +33,7 @@ impl CountBounds {
 /// A file that contains an end of the range.
 struct BoundaryFile<'a> {
     file: &'a FileHandle,
-    reader: &'a Arc<SstReader>,
+    reader: ReaderRef<'a>,
     entries: CountBounds,
 }
 

@@ -6,7 +6,7 @@ use crate::env::ReadFile;
 use crate::sst::SstBlockCache;
 use crate::sst::block_frame;
 use crate::sst::decode_error::{DecodeError, Decoded};
-use crate::sst::dictionary::{DICTIONARIES_MAX, Dictionary};
+use crate::sst::dictionary::DICTIONARIES_MAX;
 use crate::sst::filter::Filter;
 use crate::sst::format::{BlockKind, FOOTER_LEN, Footer, Handle};
 use crate::sst::index::Index;
@@ -16,14 +16,18 @@ use std::sync::Arc;
 /// Estimated bytes of memory that a decoded index takes, for each of its stored bytes.
 const DECODED_FACTOR: u64 = 2;
 
+/// Estimated bytes of memory that an open file takes beside its reader: the entry among the open
+/// files with its path, and allocator headers.
+const FILE_OVERHEAD: usize = 512;
+
 /// Facts about a file that its opener knows from the manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenHints {
     /// The seqno that all entries show; see [`SstReader::external_seqno`]. With `None`, entries
     /// show their stored seqnos, even if these are not the seqnos of commits.
     pub external: Option<Seqno>,
-    /// Whether the file belongs to a level above the last. Such a file may use the whole pin budget
-    /// for its index partitions, others only three quarters of it.
+    /// Whether the file belongs to a level above the last. Such a file may use more of the pin
+    /// budget for its index partitions than others; see [`crate::cache::PinBudget`].
     pub upper_level: bool,
     /// Length of the file's tail in bytes, or 0 if it is not known. If it is known and the pin
     /// budget has room, one read takes the whole tail.
@@ -129,34 +133,26 @@ impl<'a> MetaRegion<'a> {
             let start = (handle.offset - self.start) as usize;
             &self.bytes[start..start + handle.len as usize]
         };
-        block_frame::open_as(kind, stored, &[], (self.file_id, handle.offset))
+        block_frame::open_as(kind, stored, (self.file_id, handle.offset))
             .and_then(|raw| decode(&raw))
             .map_err(named)
     }
 
     fn properties(&self, handle: Handle) -> Result<Properties> {
+        // Dictionaries are read when a block needs one. Check here that they lie in the tail, so
+        // that a damaged handle is found now, and never decides how many bytes are allocated.
+        let outside = |handle: &Handle| handle.offset < self.start || handle.end() > self.end;
         self.block(BlockKind::Properties, handle, |raw| {
             let properties = Properties::decode(raw)?;
+            let mut dictionaries = properties.dictionaries.iter();
             if properties.file_id != self.file_id
                 || properties.dictionaries.len() > DICTIONARIES_MAX
+                || dictionaries.any(|(_, handle)| outside(handle))
             {
                 return Err(DecodeError::Corrupt("properties contradict the footer"));
             }
             Ok(properties)
         })
-    }
-
-    fn dictionaries(&self, properties: &Properties) -> Result<Vec<Arc<Dictionary>>> {
-        let each = properties.dictionaries.iter().map(|&(id, handle)| {
-            self.block(BlockKind::Dictionary, handle, |raw| {
-                let dictionary = Dictionary::new(raw.to_vec())?;
-                if dictionary.id() != id {
-                    return Err(DecodeError::Corrupt("dictionary of another id"));
-                }
-                Ok(Arc::new(dictionary))
-            })
-        });
-        each.collect()
     }
 
     /// The index `top`, completed with all partitions.
@@ -242,36 +238,36 @@ impl SstReader {
             return Err(damage.at(&name, footer.meta_offset));
         }
         let properties = meta.properties(footer.properties)?;
-        let dictionaries = meta.dictionaries(&properties)?;
         let mut index = meta.block(BlockKind::TopIndex, footer.top_index, Index::decode_top)?;
         if index.entries() != properties.entries {
             let damage = DecodeError::Corrupt("index contradicts properties or footer");
             return Err(damage.at(&name, footer.top_index.offset));
         }
-        let held = size_of::<Self>()
+        let held = FILE_OVERHEAD
+            + size_of::<Self>()
+            + name.len()
             + index.top_memory()
-            + properties.sketches_memory()
-            + dictionaries.iter().map(|d| d.memory()).sum::<usize>();
-        let mut pins = vec![cache.pins().charge(held as u64)];
+            + properties.memory();
+        let mut pin = None;
         if pinned {
             let whole = meta.whole(&index, footer.top_index)?;
-            let memory = whole.partitions_memory() as u64;
-            if let Some(pin) = cache.pins().grant(memory, upper_level) {
-                pins.push(pin);
+            let all = (held + whole.partitions_memory()) as u64;
+            pin = cache.pins().grant(all, upper_level);
+            if pin.is_some() {
                 index = whole;
             }
         }
+        let pin = pin.unwrap_or_else(|| cache.pins().charge(held as u64));
         Ok(Arc::new(Self {
             file,
             file_id,
             size,
             cache,
-            dictionaries,
             properties,
             index,
             data_end: footer.meta_offset,
             external,
-            pins,
+            pin,
             name,
         }))
     }

@@ -73,9 +73,9 @@ impl OwnGaps {
         Some((start, end))
     }
 
-    /// Finds the ranges that overlap or adjoin a new one. The owner must not have locked all keys of
-    /// the new one. Ranges of two indexes do not adjoin, although the end of one index equals the
-    /// start of the next.
+    /// Finds the ranges that overlap or adjoin a new one. The owner must not have locked all keys
+    /// of the new one. Ranges of two indexes do not adjoin, although the end of one index equals
+    /// the start of the next.
     pub(super) fn joined(&self, lower: &[u8], upper: &[u8]) -> Joined {
         let mut joined = Joined {
             grant: GapGrant::Newly,

@@ -1,7 +1,7 @@
 //! Identity and epochs: which database this is, and which ids its writer may allocate.
 
 use super::VersionSet;
-use crate::base::epoch::{DatabaseId, end_of_ids, first_id};
+use crate::base::epoch::{DatabaseId, end_of_ids, end_of_names, first_id};
 use crate::base::{Result, Seqno};
 use crate::env::Env;
 use crate::version::{DatabaseIdentity, Edit, ManifestState};
@@ -31,8 +31,9 @@ impl VersionSet {
     }
 
     /// Begins an epoch. Its commits get seqnos above `after`, and from now on the ids of files and
-    /// log segments come from the epoch's own range. The epoch is durable on return. No effect if
-    /// it is already in force.
+    /// log segments come from the epoch's own range, above those of all files that the open found
+    /// there: such a file may be deleted later, when its id must not be that of a live file. The
+    /// epoch is durable on return. No effect if it is already in force.
     ///
     /// # Errors
     /// `InvalidArgument` for an earlier epoch, or one beyond the last; those of [`Self::apply`].
@@ -50,8 +51,9 @@ impl VersionSet {
             identity,
             ..Edit::default()
         })?;
+        let found = self.found.lock().end_of_ids_below(end_of_names(epoch));
         self.next_file_id
-            .fetch_max(first_id(epoch), Ordering::Relaxed);
+            .fetch_max(found.max(first_id(epoch)), Ordering::Relaxed);
         Ok(())
     }
 

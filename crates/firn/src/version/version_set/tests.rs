@@ -6,6 +6,7 @@ use crate::store::{DiskReserve, FileStore};
 use crate::version::FileMeta;
 use crate::version::testing::file;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 mod epoch;
 mod faults;
@@ -362,7 +363,7 @@ fn many_files_are_deleted_in_many_steps() {
     assert_eq!(set.obsolete(), (FILES as u64, FILES as u64 * (32 << 20)));
     let (mut now, mut steps, mut deleted) = (5_000_000, 0, 0);
     while set.obsolete().0 > 0 {
-        let step = set.delete_paced(now).unwrap();
+        let step = set.delete_paced(now, &AtomicBool::new(false)).unwrap();
         assert!(step <= 2, "{step} files at once");
         deleted += step;
         steps += usize::from(step > 0);
@@ -372,9 +373,10 @@ fn many_files_are_deleted_in_many_steps() {
     }
     assert_eq!((deleted, on_disk(&set)), (FILES, vec![kept]));
     assert!(steps > FILES / 3, "{steps} steps");
-    // `delete_obsolete` ignores the pace and deletes all of them at once. So does the next open.
+    // `delete_obsolete` ignores the pace and deletes all of them at once. The next open does so,
+    // too, because they are few.
     drop_files();
-    set.delete_paced(now).unwrap();
+    set.delete_paced(now, &AtomicBool::new(false)).unwrap();
     assert!(on_disk(&set).len() > FILES / 2);
     set.delete_obsolete().unwrap();
     assert_eq!((set.obsolete(), on_disk(&set)), ((0, 0), vec![kept]));
@@ -403,7 +405,7 @@ fn what_others_replace_goes_at_once_past_what_was_dropped() {
     let next = flush(&set);
     let live = of(&next);
     set.apply(remove(replaced, next.added)).unwrap();
-    assert_eq!(set.delete_paced(1).unwrap(), 1);
+    assert_eq!(set.delete_paced(1, &AtomicBool::new(false)).unwrap(), 1);
     assert_eq!(on_disk(&set), [dropped, live]);
     assert_eq!(set.delete_obsolete().unwrap(), 1);
     assert_eq!(on_disk(&set), [live]);

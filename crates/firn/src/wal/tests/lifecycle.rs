@@ -280,3 +280,26 @@ fn a_replay_has_few_segments_open_at_a_time() {
     assert_eq!(records, 100);
     assert!((1..=2).contains(&most), "{most} segments open");
 }
+
+#[test]
+fn a_replay_tells_how_far_it_is() {
+    let env = MemEnv::new();
+    let wal = new_wal(&env);
+    for seqno in 1..=20 {
+        commit(&wal, seqno, &[1; 3000]).unwrap();
+    }
+    let segments = wal.current_segment() as usize;
+    assert!(segments > 2);
+    wal.close().unwrap();
+    // A second incarnation goes on.
+    let end = replayed(&env, 1).unwrap().1.log_end();
+    let next = segments as u64 + 5;
+    let wal = open(&env, options(), next, end).unwrap();
+    commit(&wal, 21, b"").unwrap();
+    wal.close().unwrap();
+    let mut seen = Vec::new();
+    let mut progress = |at, of| seen.push((at, of));
+    replay_reporting(&env, &dir(), 1, &mut |_, _| Ok(()), &mut progress).unwrap();
+    let all = segments + 1;
+    assert_eq!(seen, (1..=all).map(|at| (at, all)).collect::<Vec<_>>());
+}

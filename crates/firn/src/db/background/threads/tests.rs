@@ -1,5 +1,6 @@
 use super::*;
 use crate::base::Value;
+use crate::base::health::FullDisk;
 use crate::base::options::Options;
 use crate::db::Db;
 use crate::env::{Env, PosixEnv};
@@ -92,4 +93,25 @@ fn obsolete_files_go_at_once_when_room_is_short() {
     assert_eq!(work.versions.obsolete(), (0, 0));
     let on_disk = work.versions.source().store().list().unwrap();
     assert_eq!(on_disk.len(), work.versions.current().files().count());
+}
+
+#[test]
+fn a_close_leaves_most_of_many_obsolete_files_unless_the_disk_is_full() {
+    for full in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let db = open(dir.path());
+        runs(&db, 1);
+        let versions = &db.work.versions;
+        let given_up: Vec<(u64, u64)> = (0..300)
+            .map(|_| (versions.new_file_id(), 1 << 20))
+            .collect();
+        for &(id, _) in &given_up {
+            versions.source().store().create(id).unwrap();
+        }
+        versions.give_up(&given_up);
+        db.work.health.set_full(FullDisk::Compaction, full);
+        db.close().unwrap();
+        let left = versions.source().store().list().unwrap().len() - 1;
+        assert_eq!(left, if full { 0 } else { 300 - 128 });
+    }
 }

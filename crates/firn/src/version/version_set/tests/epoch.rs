@@ -348,3 +348,31 @@ fn ids_that_are_used_up_are_refused_before_the_manifest_has_them() {
         assert!(error.to_string().contains("used up"), "{error}");
     }
 }
+
+/// A stop leaves many files in the epoch that the log began, and the next open still finds the
+/// manifest in the epoch before. Their ids must not be those of new files, because they are deleted
+/// later.
+#[test]
+fn strays_of_the_epoch_that_is_taken_over_are_deleted_without_a_new_file() {
+    let env = env();
+    drop(open(&env));
+    let place = |id: u64| {
+        let name = crate::store::file_name(FileKind::Sst, id);
+        env.place(&Path::new(DIR).join(name), Vec::new());
+    };
+    (0..200).for_each(|n| place(IDS_PER_EPOCH + n));
+    // No id of this epoch will ever lie above these. They cannot wait for their deletion.
+    (0..200).for_each(|n| place(2 * IDS_PER_EPOCH - 1 - n));
+    let set = VersionSet::open(context(Arc::new(env.clone()), Path::new(DIR))).unwrap();
+    set.begin_epoch(1, 1 << 33).unwrap();
+    set.remove_strays(&HashSet::new());
+    let left = on_disk(&set);
+    assert!(left.iter().all(|id| *id < IDS_PER_EPOCH + 200), "{left:?}");
+    assert!(!left.is_empty(), "the first files go later");
+    for _ in 0..200 {
+        set.apply(flush(&set)).unwrap();
+    }
+    set.delete_obsolete().unwrap();
+    let live: Vec<u64> = set.state().files.into_keys().collect();
+    assert_eq!((live.len(), on_disk(&set)), (200, live));
+}

@@ -1,0 +1,130 @@
+//! The dictionaries of a file, loaded when a block needs one.
+//!
+//! A digested dictionary takes ten times the memory of the rest that an open file cannot do
+//! without, and a file of which all blocks in use are cached needs none. So readers keep no
+//! dictionary: the block cache holds them in digested form, beside the blocks, and evicts those of
+//! files that nobody reads from.
+//!
+//! Rejected: one digested dictionary for all files with a copy of it. The files that share one by
+//! block reuse are few, and the id that files store is too short to tell dictionaries apart.
+
+use super::SstReader;
+use crate::base::Result;
+use crate::sst::CachedBlock;
+use crate::sst::block_frame;
+use crate::sst::decode_error::DecodeError;
+use crate::sst::dictionary::{Dictionary, DigestedDictionary};
+use crate::sst::format::{BlockKind, Handle};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The dictionaries that an iterator or a pass over a file has used. It holds them so that each
+/// further block needs no lookup in the block cache, and so that a pass that does not fill the
+/// cache loads each of them once.
+#[derive(Default)]
+pub(in crate::sst) struct UsedDictionaries(Vec<Arc<DigestedDictionary>>);
+
+impl UsedDictionaries {
+    pub(in crate::sst) fn find(&self, id: u32) -> Option<&Arc<DigestedDictionary>> {
+        self.0.iter().find(|dictionary| dictionary.id() == id)
+    }
+
+    pub(in crate::sst) fn add(&mut self, dictionary: Arc<DigestedDictionary>) {
+        self.0.push(dictionary);
+    }
+}
+
+impl SstReader {
+    /// The byte ranges of the file's dictionaries, for tools.
+    pub fn dictionary_bytes(&self) -> Vec<Range<u64>> {
+        self.dictionary_handles()
+            .map(|handle| handle.offset..handle.end())
+            .collect()
+    }
+
+    pub(super) fn dictionary_handles(&self) -> impl Iterator<Item = Handle> {
+        let stored = self.properties().dictionaries.iter();
+        stored.map(|&(_, handle)| handle)
+    }
+
+    fn dictionary_handle(&self, id: u32) -> Option<Handle> {
+        let stored = self.properties().dictionaries.iter();
+        stored
+            .filter(|&&(other, _)| other == id)
+            .map(|&(_, handle)| handle)
+            .next()
+    }
+
+    /// Reads the dictionary with this id from the file. `None` if the file has no such dictionary.
+    ///
+    /// # Errors
+    /// `Corruption` if it is damaged; `Unsupported`; `Io`.
+    pub(in crate::sst) fn read_dictionary(&self, id: u32) -> Result<Option<Dictionary>> {
+        let Some(handle) = self.dictionary_handle(id) else {
+            return Ok(None);
+        };
+        let mut stored = Vec::new();
+        self.read_stored(handle, &mut stored)?;
+        let place = (self.file_id, handle.offset);
+        let dictionary = block_frame::open_as(BlockKind::Dictionary, &stored, place)
+            .map(Dictionary::new)
+            .and_then(|dictionary| match dictionary.id() == id {
+                true => Ok(dictionary),
+                false => Err(DecodeError::Corrupt("dictionary of another id")),
+            });
+        dictionary
+            .map(Some)
+            .map_err(|damage| self.damaged(damage, handle))
+    }
+
+    /// The digested dictionary with this id, from `used`, the block cache or the file; `None` if
+    /// the file has no such dictionary. If it is read from the file and `fill` is set, it goes into
+    /// the block cache.
+    ///
+    /// # Errors
+    /// As [`Self::read_dictionary`].
+    pub(super) fn digested_dictionary(
+        &self,
+        id: u32,
+        fill: bool,
+        used: &mut UsedDictionaries,
+    ) -> Result<Option<Arc<DigestedDictionary>>> {
+        if let Some(dictionary) = used.find(id) {
+            return Ok(Some(Arc::clone(dictionary)));
+        }
+        let Some(handle) = self.dictionary_handle(id) else {
+            return Ok(None);
+        };
+        let load = || self.load_dictionary(id).map(CachedBlock::Dictionary);
+        let key = self.key_of(handle.offset);
+        match self.cache.get_or_load_uncounted(key, fill, load)? {
+            CachedBlock::Dictionary(dictionary) => {
+                used.add(Arc::clone(&dictionary));
+                Ok(Some(dictionary))
+            }
+            _ => Err(self.damaged(super::TWO_IN_ONE, handle)),
+        }
+    }
+
+    fn load_dictionary(&self, id: u32) -> Result<Arc<DigestedDictionary>> {
+        let handle = self.dictionary_handle(id).unwrap_or_default();
+        let Some(dictionary) = self.read_dictionary(id)? else {
+            return Err(self.damaged(DecodeError::Corrupt("no such dictionary"), handle));
+        };
+        DigestedDictionary::of(&dictionary)
+            .map(Arc::new)
+            .map_err(|damage| self.damaged(damage, handle))
+    }
+
+    /// Reads and digests all dictionaries of the file, past the block cache.
+    ///
+    /// # Errors
+    /// As [`Self::read_dictionary`].
+    pub(in crate::sst) fn all_dictionaries(&self) -> Result<UsedDictionaries> {
+        let mut all = UsedDictionaries::default();
+        for &(id, _) in &self.properties().dictionaries {
+            all.add(self.load_dictionary(id)?);
+        }
+        Ok(all)
+    }
+}
