@@ -268,6 +268,45 @@ fn a_thread_closes_files_when_memtables_take_the_room() {
         .for_each(|row| check(&db, row, Some(0)));
 }
 
+/// Number of files of the current version that have their whole index in memory.
+fn pinned(db: &Db) -> usize {
+    let version = Arc::clone(&db.context().super_versions.pin().version);
+    version
+        .files()
+        .filter(|(_, file)| file.pinned().is_some())
+        .count()
+}
+
+/// A statement keeps what the files that it reads have pinned. A second sweep closes no further
+/// files for the memory that comes back when the statement ends.
+#[test]
+fn memory_on_its_way_back_closes_no_other_files() {
+    let env = MemEnv::new();
+    let (db, _) = filled(&env, 0);
+    let all = pinned_after_reads(&db);
+    let used = db.pin_stats().used;
+    let old = db.context().super_versions.latest();
+    // About two thirds of the pins fit.
+    let limit = 2 * used + (300 << 10);
+    db.set_memory_limit(limit);
+    assert_eq!(db.pin_stats().used, used, "the statement has them");
+    let once = pinned(&db);
+    assert!(once > 0 && once < all, "{once} of {all}");
+    db.set_memory_limit(limit);
+    assert_eq!(pinned(&db), once);
+    drop(old);
+    assert!(db.pin_stats().used <= db.pin_stats().limit);
+}
+
+/// Reads from all files; returns the number of those that have their whole index in memory then.
+fn pinned_after_reads(db: &Db) -> usize {
+    (0..KEYS)
+        .step_by(100)
+        .for_each(|row| check(db, row, Some(0)));
+    assert_eq!(pinned(db), files(db));
+    files(db)
+}
+
 /// Files that are evicted are removed from the tree and from the disk; a statement that began
 /// before reads them to its end.
 #[test]
