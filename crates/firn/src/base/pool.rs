@@ -32,6 +32,28 @@ impl<T> Pool<T> {
 
     /// Calls `f` with an idle value, or with one that `make` makes. A panic of `f` drops the value.
     pub fn with<R>(&self, make: impl FnOnce() -> T, f: impl FnOnce(&mut T) -> R) -> R {
+        self.keep_if(make, f, |_| true)
+    }
+
+    /// As [`Self::with`], but drops the value if `f` fails: a context that has refused its input
+    /// may be in any state.
+    ///
+    /// # Errors
+    /// Those of `f`.
+    pub fn try_with<R, E>(
+        &self,
+        make: impl FnOnce() -> T,
+        f: impl FnOnce(&mut T) -> Result<R, E>,
+    ) -> Result<R, E> {
+        self.keep_if(make, f, Result::is_ok)
+    }
+
+    fn keep_if<R>(
+        &self,
+        make: impl FnOnce() -> T,
+        f: impl FnOnce(&mut T) -> R,
+        keep: impl FnOnce(&R) -> bool,
+    ) -> R {
         let near = || {
             let first = own_slot();
             (0..PROBES).filter_map(move |i| self.slots[(first + i) % SLOTS].0.try_lock())
@@ -39,7 +61,9 @@ impl<T> Pool<T> {
         let idle = near().find_map(|mut slot| slot.take());
         let mut value = idle.unwrap_or_else(make);
         let result = f(&mut value);
-        if let Some(mut empty) = near().find(|slot| slot.is_none()) {
+        if keep(&result)
+            && let Some(mut empty) = near().find(|slot| slot.is_none())
+        {
             *empty = Some(value);
         }
         result

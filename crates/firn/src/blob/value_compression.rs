@@ -23,7 +23,7 @@ pub(super) fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
         .saturating_sub((bytes.len() / SAVED_PART_MIN).max(1));
     let mut packed = Vec::with_capacity(zstd::zstd_safe::compress_bound(bytes.len()));
     COMPRESSORS
-        .with(
+        .try_with(
             || ZstdObject::new(CCtx::create()),
             |context| context.with(|context| context.compress(&mut packed, bytes, LEVEL)),
         )
@@ -38,7 +38,7 @@ pub(super) fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
 /// result is not exactly as long as `value`.
 pub(super) fn unpack(stored: &[u8], value: &mut [u8]) -> bool {
     let len = value.len();
-    let unpacked = DECOMPRESSORS.with(
+    let unpacked = DECOMPRESSORS.try_with(
         || ZstdObject::new(DCtx::create()),
         |context| context.with(|context| context.decompress(value, stored)),
     );

@@ -288,13 +288,19 @@ pub(super) fn decompress(
     let mut raw = vec![0; raw_len];
     let len = match (codec, dictionary) {
         (StoredCodec::Lz4, _) => lz4_flex::block::decompress_into(payload, &mut raw).ok(),
-        (StoredCodec::ZstdDictionary, Some(dictionary)) => DECOMPRESSORS.with(decompressor, |d| {
-            d.with(|d| d.decompress_using_ddict(&mut raw[..], payload, dictionary.digested()))
+        (StoredCodec::ZstdDictionary, Some(dictionary)) => {
+            let bytes = &mut raw[..];
+            DECOMPRESSORS
+                .try_with(decompressor, |d| {
+                    d.with(|d| d.decompress_using_ddict(bytes, payload, dictionary.digested()))
+                })
                 .ok()
-        }),
-        (StoredCodec::Zstd, _) => DECOMPRESSORS.with(decompressor, |d| {
-            d.with(|d| d.decompress(&mut raw[..], payload)).ok()
-        }),
+        }
+        (StoredCodec::Zstd, _) => DECOMPRESSORS
+            .try_with(decompressor, |d| {
+                d.with(|d| d.decompress(&mut raw[..], payload))
+            })
+            .ok(),
         _ => {
             return Err(DecodeError::Corrupt(
                 "block names a dictionary the file lacks",

@@ -28,6 +28,25 @@ fn a_thread_finds_its_value_again() {
 }
 
 #[test]
+fn a_value_that_failed_is_dropped() {
+    let alive = AtomicU32::new(0);
+    let pool = Pool::new();
+    let made = AtomicU32::new(0);
+    let call = |result: Result<(), ()>| {
+        let make = || {
+            made.fetch_add(1, Ordering::Relaxed);
+            Counted::new(&alive)
+        };
+        assert_eq!(pool.try_with(make, |_| result), result);
+        alive.load(Ordering::Relaxed)
+    };
+    assert_eq!(call(Ok(())), 1);
+    assert_eq!(call(Err(())), 0);
+    assert_eq!(call(Ok(())), 1);
+    assert_eq!(made.load(Ordering::Relaxed), 2);
+}
+
+#[test]
 fn nested_calls_get_values_of_their_own() {
     let pool = Pool::new();
     let inner = pool.with(|| 1, |_| pool.with(|| 2, |inner| *inner));
