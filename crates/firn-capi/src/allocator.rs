@@ -11,7 +11,7 @@
 use firn::base::allocator_stats::{AllocatorBytes, AllocatorStats};
 use firn::base::zstd_memory::zstd_bytes;
 use std::ptr::null_mut;
-use tikv_jemalloc_ctl::{epoch, stats};
+use tikv_jemalloc_ctl::{Access, AsName, epoch, stats};
 use tikv_jemalloc_sys::mallctl;
 use tikv_jemallocator::Jemalloc;
 
@@ -70,5 +70,14 @@ impl AllocatorStats for CoreAllocator {
 
     fn purge(&self) {
         Self::control(b"arena.4096.purge\0");
+    }
+
+    fn describe(&self) -> String {
+        let decay: isize = b"opt.dirty_decay_ms\0".name().read().unwrap_or(0);
+        let cached: usize = b"opt.tcache_max\0".name().read().unwrap_or(0);
+        let arenas: u32 = b"opt.narenas\0".name().read().unwrap_or(0);
+        format!(
+            "jemalloc, {arenas} arenas, unused pages kept {decay} ms, pieces kept by threads up to {cached} bytes"
+        )
     }
 }

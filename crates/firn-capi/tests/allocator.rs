@@ -20,6 +20,12 @@ fn the_allocator_has_its_options_says_what_it_holds_and_gives_it_back() {
     let huge: tikv_jemalloc_ctl::Result<&'static [u8]> = b"opt.thp\0".name().read();
     assert_eq!(huge, Ok(&b"never\0"[..]));
 
+    let text = CoreAllocator.describe();
+    assert!(
+        text.contains("kept 500 ms, pieces kept by threads up to 1024 bytes"),
+        "{text}"
+    );
+
     idle_threads_keep_little();
 
     let before = CoreAllocator.read();

@@ -29,7 +29,8 @@ impl AllocatorBytes {
 /// The memory allocator of the engine. The crate that chooses the allocator implements it; tests
 /// may report any numbers.
 pub trait AllocatorStats: Send + Sync {
-    /// The present numbers. A call may take some hundred microseconds.
+    /// The present numbers. A call takes some hundred microseconds, and longer the more threads
+    /// there are.
     fn read(&self) -> AllocatorBytes;
 
     /// Gives the pages back that have been unused for long. A thread that is idle would keep them
@@ -38,4 +39,7 @@ pub trait AllocatorStats: Send + Sync {
 
     /// Gives all unused pages back.
     fn purge(&self);
+
+    /// Its name, and the options that it has taken, for the status.
+    fn describe(&self) -> String;
 }

@@ -37,9 +37,10 @@ pub struct MutableOptions {
     /// Memory that a transaction's write set may take; the rest spills to files. The server sets it
     /// from `firn_txn_memory_limit`.
     pub txn_memory_limit: AtomicU64,
-    /// Upper limit for the memory of each write set and each load, bytes. The engine derives it
-    /// from [`Self::memory_limit`] and the write sets there are; users cannot set it.
-    pub write_set_cap: AtomicU64,
+    /// Upper limit for the memory of each write set, bytes. The engine derives it from
+    /// [`Self::memory_limit`] and the write sets and loads there are; users cannot set it. An
+    /// ephemeral database shares it with its host database.
+    pub write_set_cap: Arc<AtomicU64>,
     /// Bytes per second that flushes and compactions may read and write together; 0 for no limit.
     pub background_io_rate: AtomicU64,
     /// Values of at least this size go to blob files.
@@ -116,14 +117,23 @@ impl MutableOptions {
     }
 
     /// Memory in which a bulk load may sort entries before it writes them to files: the memory
-    /// limit of a transaction, or a share of what [`Self::memory_limit`] leaves to write sets, but
+    /// limit of a transaction, or a share of `cap`, what a write set may take that begins now, but
     /// no less than `LOAD_MEMORY_MIN` and no more than `LOAD_MEMORY_MAX`.
-    pub fn load_memory(&self) -> u64 {
-        let cap = self.write_set_cap.load(Ordering::Relaxed) / LOAD_CAP_SHARE;
+    pub fn load_memory(&self, cap: u64) -> u64 {
+        let cap = cap / LOAD_CAP_SHARE;
         let limit = self.txn_memory_limit.load(Ordering::Relaxed);
         limit
             .min(cap.max(LOAD_CAP_MIN))
             .clamp(LOAD_MEMORY_MIN, LOAD_MEMORY_MAX)
+    }
+
+    /// The options of an ephemeral database before it follows those of `host`, the database that
+    /// it belongs to.
+    pub fn of_guest(host: &Self) -> Self {
+        Self {
+            write_set_cap: Arc::clone(&host.write_set_cap),
+            ..Self::default()
+        }
     }
 
     /// Copies the options of `host`, the database that this ephemeral database belongs to. Under a
@@ -136,7 +146,6 @@ impl MutableOptions {
         take(&self.memtable_size, &host.memtable_size);
         take(&self.memory_limit, &host.memory_limit);
         take(&self.txn_memory_limit, &host.txn_memory_limit);
-        take(&self.write_set_cap, &host.write_set_cap);
         take(&self.background_io_rate, &host.background_io_rate);
         take(&self.blob_threshold, &host.blob_threshold);
         take(&self.entry_bytes_max, &host.entry_bytes_max);
@@ -165,7 +174,7 @@ impl Default for MutableOptions {
             memtable_cap: AtomicU64::new(u64::MAX),
             memory_limit: AtomicU64::new(0),
             txn_memory_limit: AtomicU64::new(64 << 20),
-            write_set_cap: AtomicU64::new(u64::MAX),
+            write_set_cap: Arc::new(AtomicU64::new(u64::MAX)),
             background_io_rate: AtomicU64::new(0),
             blob_threshold: AtomicU64::new(BLOB_THRESHOLD),
             entry_bytes_max: AtomicU64::new(ENTRY_BYTES_MAX),

@@ -24,6 +24,7 @@ mod optimize;
 
 mod stall_input;
 mod threads;
+mod write_set_memory;
 
 pub use blob_gc::BlobReport;
 pub(super) use bulk_load_install::{BulkLoadHost, install_found};

@@ -355,6 +355,9 @@ impl Db {
             limit => format!("limit {limit}"),
         };
         writeln!(out, "in all {} bytes, {limit}", memory.total())?;
+        if let Some(allocator) = &self.options().allocator {
+            writeln!(out, "allocator: {}", allocator.describe())?;
+        }
         for (cache, bytes, hits, misses) in [
             (
                 "block",

@@ -2,18 +2,27 @@
 
 use crate::base::allocator_stats::{AllocatorBytes, AllocatorStats};
 use crate::env::Env;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
+use std::time::Duration;
 
-/// A reading serves this long, microseconds: reading takes the locks of all arenas in turn, and the
-/// statistics are asked for by each SHOW STATUS and by writers.
-const READ_EVERY_US: u64 = 100_000;
+/// The allowance falls to the most uncounted memory of this time, microseconds, and of as much time
+/// before. A job that ends would otherwise grow the caches, and the next job would shrink them
+/// again; a cache that changes its size forgets which entries are in use.
+const KEPT_US: u64 = 10_000_000;
 
 /// Watches the allocator of a database; one that has none to watch reports zeros.
+///
+/// Reading takes as long as there are threads, and takes locks that they need. So one thread reads,
+/// which pauses in [`Self::pause`], and all others use its last reading.
 pub(super) struct AllocatorWatch {
     source: Option<Arc<dyn AllocatorStats>>,
     env: Arc<dyn Env>,
-    last: Mutex<Option<AllocatorReading>>,
+    last: Mutex<AllocatorReading>,
+    /// Whether [`Self::stop`] was called.
+    stopped: Mutex<bool>,
+    /// Not the signal of the other threads, which each commit may notify.
+    wakeup: Condvar,
 }
 
 /// A reading of the allocator's statistics.
@@ -31,35 +40,34 @@ impl AllocatorWatch {
         Self {
             source,
             env,
-            last: Mutex::new(None),
+            last: Mutex::default(),
+            stopped: Mutex::new(false),
+            wakeup: Condvar::new(),
         }
     }
 
-    /// Whether there is an allocator to watch.
-    pub(super) fn is_present(&self) -> bool {
-        self.source.is_some()
+    /// The allocator; `None` if there is none to watch.
+    pub(super) fn source(&self) -> Option<&dyn AllocatorStats> {
+        self.source.as_deref()
     }
 
-    /// A reading at most `READ_EVERY_US` old; `None` if there is no allocator to watch. `counted`
-    /// returns the bytes that the engine counts; comparing an old reading with the present count
-    /// would take a memtable that was just flushed for uncounted memory.
+    /// Reads the statistics; `None` if there is no allocator to watch. `counted` returns the bytes
+    /// that the engine counts at the same moment. Compared with a later count, a memtable that was
+    /// just flushed would look like uncounted memory.
     pub(super) fn read(&self, counted: impl FnOnce() -> u64) -> Option<AllocatorReading> {
-        let source = self.source.as_ref()?;
-        let mut last = self.last.lock();
-        let now = self.env.monotonic_micros();
-        if let Some(reading) = *last
-            && now.saturating_sub(reading.at_us) < READ_EVERY_US
-        {
-            return Some(reading);
-        }
-        let bytes = source.read();
+        let bytes = self.source.as_ref()?.read();
         let reading = AllocatorReading {
-            at_us: now,
+            at_us: self.env.monotonic_micros(),
             bytes,
             uncounted: bytes.in_use().saturating_sub(counted()),
         };
-        *last = Some(reading);
+        *self.last.lock() = reading;
         Some(reading)
+    }
+
+    /// The last reading; zeros before the first one.
+    pub(super) fn last(&self) -> AllocatorReading {
+        *self.last.lock()
     }
 
     /// Gives the pages back that have been unused for long, and all unused pages if more than
@@ -67,12 +75,63 @@ impl AllocatorWatch {
     /// soon be used again stay, because the system zeroes each page that it gives.
     pub(super) fn give_back(&self, limit: u64) {
         let Some(source) = &self.source else { return };
-        let resident = self.last.lock().unwrap_or_default().bytes.resident;
-        if limit > 0 && resident > limit {
+        if limit > 0 && self.last().bytes.resident > limit {
             source.purge();
         } else {
             source.decay();
         }
+    }
+
+    /// Waits for `timeout`, or until [`Self::stop`] is called.
+    pub(super) fn pause(&self, timeout: Duration) {
+        let mut stopped = self.stopped.lock();
+        if !*stopped {
+            self.wakeup.wait_for(&mut stopped, timeout);
+        }
+    }
+
+    /// Ends the pauses of the thread that reads.
+    pub(super) fn stop(&self) {
+        *self.stopped.lock() = true;
+        self.wakeup.notify_all();
+    }
+}
+
+/// The uncounted memory that the division of the limit allows for.
+#[derive(Default)]
+pub(super) struct UncountedAllowance {
+    /// Bytes, a multiple of the step when they were set.
+    bytes: u64,
+    /// End of the present interval of `KEPT_US`.
+    interval_ends_us: u64,
+    /// The most uncounted memory of the present interval, and of the interval before, bytes.
+    most: [u64; 2],
+}
+
+impl UncountedAllowance {
+    /// The allowance, bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Follows a reading; returns whether the allowance has changed. It rises at once. It falls at
+    /// the end of an interval, if two steps or more have not been used in this interval and the one
+    /// before.
+    pub(super) fn heed(&mut self, reading: AllocatorReading, step: u64) -> bool {
+        let before = self.bytes;
+        if reading.at_us >= self.interval_ends_us {
+            let used = self.most[0].max(self.most[1]).next_multiple_of(step);
+            if self.interval_ends_us > 0 && used + 2 * step <= self.bytes {
+                self.bytes = used;
+            }
+            self.most = [0, self.most[0]];
+            self.interval_ends_us = reading.at_us + KEPT_US;
+        }
+        self.most[0] = self.most[0].max(reading.uncounted);
+        if reading.uncounted > self.bytes {
+            self.bytes = reading.uncounted.next_multiple_of(step);
+        }
+        self.bytes != before
     }
 }
 

@@ -1,7 +1,8 @@
 //! One memory limit over all memory of the engine.
 
 use super::BackgroundWork;
-use super::allocator_watch::{AllocatorReading, AllocatorWatch};
+use super::allocator_watch::{AllocatorWatch, UncountedAllowance};
+use super::write_set_memory::WriteSetMemory;
 use crate::base::allocator_stats::AllocatorBytes;
 use crate::base::memory_tracker::{MemoryCharge, MemoryTracker};
 use crate::base::options::{MEMTABLE_MIN, MutableOptions, Options};
@@ -105,40 +106,22 @@ const STEPS: u64 = 64;
 const UNCOUNTED_SHARE_MAX: u64 = 2;
 /// The division allows for uncounted memory in steps of 1/32 of the limit.
 const UNCOUNTED_STEPS: u64 = 32;
-/// The division goes on to allow for the most uncounted memory of this time, microseconds, and of
-/// as much time before. A job that ends would otherwise grow the caches, and the next job would
-/// shrink them again; a cache that changes its size forgets which entries are in use.
-const UNCOUNTED_KEPT_US: u64 = 10_000_000;
-/// All write sets and loads together should take at most 1/4 of the limit.
-const WRITE_SETS_SHARE: u64 = 4;
-/// A write set may take twice as much as all of them leave of their share, so a single one takes
-/// two thirds of it, and many get less each.
-const WRITE_SET_GREED: u64 = 2;
-/// A write set may always take 1/256 of the limit, or `WRITE_SET_MIN` if that is more: spilled runs
-/// must not become tiny.
-const WRITE_SET_SHARE_MIN: u64 = 256;
-const WRITE_SET_MIN: u64 = 128 << 10;
 
 /// Memory that a memtable frozen at `size` takes from the allocator, bytes.
 fn footprint(size: u64) -> u64 {
     size + size.min(MEMTABLE_CHUNK) + size / FILTER_SHARE
 }
 
-/// Memory that each write set and load may take, if all of them take `write_sets` bytes.
-fn write_set_cap(limit: u64, write_sets: u64) -> u64 {
-    let left = (limit / WRITE_SETS_SHARE).saturating_sub(write_sets);
-    let floor = (limit / WRITE_SET_SHARE_MIN).max(WRITE_SET_MIN);
-    (left * WRITE_SET_GREED).max(floor)
-}
-
 fn split(limit: u64, demand: MemoryDemand) -> MemorySplit {
-    let left = limit.saturating_sub(demand.write_sets + demand.uncounted);
+    let step = (limit / STEPS).max(1);
+    // Round up: the size of the memtables changes only when the others take a step more or less.
+    let others = (demand.write_sets + demand.uncounted).next_multiple_of(step);
+    let left = limit.saturating_sub(others);
     let memtable_size = (left / MEMTABLE_SHARE)
         .max(MEMTABLE_MIN)
         .min(demand.memtable_size);
     let reserved =
         demand.memtables.max(MEMTABLES * footprint(memtable_size)) + demand.ephemeral_memtables;
-    let step = (limit / STEPS).max(1);
     // Round down: the caches grow by a step only when there is room for the whole step.
     let caches = left.saturating_sub(reserved) / step * step;
     let caches = caches.max(step);
@@ -164,8 +147,7 @@ fn split(limit: u64, demand: MemoryDemand) -> MemorySplit {
 /// The more memory frozen memtables take, the more writers are slowed. When the memtables leave
 /// less than an eighth of the limit to the caches, writers stop until a flush has made room; the
 /// stall gate treats this like too many memtables. Nothing is ever refused because of the limit.
-/// Write sets together should take a quarter. The more they take, the earlier each of them spills,
-/// but each may take a 256th.
+/// [`WriteSetMemory`] says how write sets and loads keep to a quarter.
 ///
 /// The allocator knows what the engine does not count: stacks of structures, log buffers, running
 /// compactions, blocks that readers hold after their eviction, row locks, gaps between allocations.
@@ -183,7 +165,7 @@ pub(in crate::db) struct MemoryArbiter {
     mutable: Arc<MutableOptions>,
     cache: Arc<SstBlockCache>,
     rows: Arc<RowCache>,
-    write_sets: Arc<MemoryTracker>,
+    write_sets: Arc<WriteSetMemory>,
     /// Size of the block cache while there is no limit.
     block_cache_size: AtomicU64,
     /// Size of the row cache while there is no limit.
@@ -202,48 +184,11 @@ pub(in crate::db) struct MemoryArbiter {
     guest: Option<EphemeralMemory>,
 }
 
-/// The division in force, and the readings of the allocator behind it.
+/// The division in force, and the uncounted memory that it allows for.
 #[derive(Default)]
 struct CurrentSplit {
     split: Option<MemorySplit>,
     uncounted: UncountedAllowance,
-}
-
-/// The uncounted memory that the division allows for.
-#[derive(Default)]
-struct UncountedAllowance {
-    /// Bytes, a multiple of the step when they were set.
-    bytes: u64,
-    /// When the reading that was taken over last was made, microseconds.
-    read_at_us: u64,
-    /// End of the present interval of `UNCOUNTED_KEPT_US`.
-    interval_ends_us: u64,
-    /// The most uncounted memory of the present interval, and of the interval before, bytes.
-    most: [u64; 2],
-}
-
-impl UncountedAllowance {
-    /// Takes a reading over, unless it is the one that was taken over last. The allowance rises at
-    /// once. It falls at the end of an interval, if two steps or more have not been used in this
-    /// interval and the one before.
-    fn heed(&mut self, reading: AllocatorReading, step: u64) {
-        if reading.at_us == self.read_at_us {
-            return;
-        }
-        self.read_at_us = reading.at_us;
-        if reading.at_us >= self.interval_ends_us {
-            let used = self.most[0].max(self.most[1]).next_multiple_of(step);
-            if self.interval_ends_us > 0 && used + 2 * step <= self.bytes {
-                self.bytes = used;
-            }
-            self.most = [0, self.most[0]];
-            self.interval_ends_us = reading.at_us + UNCOUNTED_KEPT_US;
-        }
-        self.most[0] = self.most[0].max(reading.uncounted);
-        if reading.uncounted > self.bytes {
-            self.bytes = reading.uncounted.next_multiple_of(step);
-        }
-    }
 }
 
 /// The memory of an ephemeral database. The database uses the block cache and the memory limit of
@@ -259,7 +204,7 @@ impl MemoryArbiter {
         env: Arc<dyn Env>,
         cache: Arc<SstBlockCache>,
         rows: Arc<RowCache>,
-        write_sets: Arc<MemoryTracker>,
+        write_sets: Arc<WriteSetMemory>,
     ) -> Self {
         Self {
             mutable: Arc::clone(&options.mutable),
@@ -306,12 +251,6 @@ impl MemoryArbiter {
         &self.rows
     }
 
-    /// The memory tracker to which the ephemeral databases beside this database charge their
-    /// memtables.
-    pub(in crate::db) fn ephemeral_memtables(&self) -> &Arc<MemoryTracker> {
-        &self.ephemeral_memtables
-    }
-
     /// The initial sizes of block cache and row cache, which fix their shards and hash tables. Also
     /// sets the size at which the first memtables freeze.
     pub(in crate::db) fn initial_sizes(options: &Options) -> (u64, u64) {
@@ -346,7 +285,7 @@ impl MemoryArbiter {
         // another thread could apply a newer division first, and this one would overwrite it.
         let mut current = self.current.lock();
         let limit = self.mutable.memory_limit.load(Ordering::Relaxed);
-        let (wanted, cap, uncounted) = match limit {
+        let (wanted, uncounted) = match limit {
             0 => {
                 let sizes = MemorySplit {
                     blocks: self.block_cache_size.load(Ordering::Relaxed),
@@ -354,21 +293,18 @@ impl MemoryArbiter {
                     rows: self.row_cache_size.load(Ordering::Relaxed),
                     memtable_size: u64::MAX,
                 };
-                (sizes, u64::MAX, 0)
+                // A later limit begins with the readings of its own time.
+                current.uncounted = UncountedAllowance::default();
+                (sizes, 0)
             }
             limit => {
-                if let Some(reading) = self.allocator.read(|| self.counted(super_version)) {
-                    let step = (limit / UNCOUNTED_STEPS).max(1);
-                    current.uncounted.heed(reading, step);
-                }
-                let uncounted = current.uncounted.bytes.min(limit / UNCOUNTED_SHARE_MAX);
+                let uncounted = current.uncounted.bytes().min(limit / UNCOUNTED_SHARE_MAX);
                 let demand = self.demand(super_version, uncounted);
-                let cap = write_set_cap(limit, demand.write_sets);
-                (split(limit, demand), cap, demand.uncounted)
+                (split(limit, demand), uncounted)
             }
         };
-        self.mutable.write_set_cap.store(cap, Ordering::Relaxed);
-        self.uncounted.store(uncounted, Ordering::Relaxed);
+        set_if_new(&self.mutable.write_set_cap, self.write_sets.cap(limit));
+        set_if_new(&self.uncounted, uncounted);
         if current.split == Some(wanted) {
             return;
         }
@@ -391,7 +327,7 @@ impl MemoryArbiter {
             memtables: memtable_bytes(super_version),
             ephemeral_memtables: self.ephemeral_memtables.sum(),
             memtable_size: self.mutable.memtable_size.load(Ordering::Relaxed),
-            write_sets: self.write_sets.sum(),
+            write_sets: self.write_sets.in_use(),
         }
     }
 
@@ -400,25 +336,40 @@ impl MemoryArbiter {
     pub(in crate::db) fn frozen_room(&self) -> Option<u64> {
         let limit = self.mutable.memory_limit.load(Ordering::Relaxed);
         let most = limit - limit / CACHES_SHARE_MIN;
-        let others = self.uncounted.load(Ordering::Relaxed) + self.write_sets.sum();
+        let others = self.uncounted.load(Ordering::Relaxed) + self.write_sets.in_use();
         (limit > 0).then(|| most.saturating_sub(others))
     }
 
-    /// The memory tracker of write sets and loads.
-    pub(in crate::db) fn write_sets(&self) -> &Arc<MemoryTracker> {
+    /// The memory of write sets and loads.
+    pub(in crate::db) fn write_sets(&self) -> &Arc<WriteSetMemory> {
         &self.write_sets
+    }
+
+    /// The memory with which a load begins, bytes, and the charge that other loads and write sets
+    /// see as its allowance.
+    pub(in crate::db) fn begin_load(&self) -> (u64, MemoryCharge) {
+        let host = self.guest.as_ref().map(|guest| &guest.host);
+        self.write_sets.begin_load(host.unwrap_or(&self.mutable))
+    }
+
+    /// Has `observer` called when the memory of write sets, loads or ephemeral memtables crosses a
+    /// multiple of `every` bytes. The observers of an ephemeral database have no effect: it uses
+    /// the memory trackers of its host database, and a tracker keeps its first observer.
+    pub(in crate::db) fn observe(
+        &self,
+        every: u64,
+        observer: impl Fn() + Clone + Send + Sync + 'static,
+    ) {
+        self.write_sets.observe(every, observer.clone());
+        self.ephemeral_memtables.observe(every, observer);
     }
 
     pub(in crate::db) fn report(&self, super_version: &SuperVersion) -> MemoryReport {
         let mut report = self.counted_report(super_version);
-        let reading = self.allocator.read(|| report.counted()).unwrap_or_default();
+        let reading = self.allocator.last();
         report.uncounted = reading.uncounted;
         report.allocator = reading.bytes;
         report
-    }
-
-    fn counted(&self, super_version: &SuperVersion) -> u64 {
-        self.counted_report(super_version).counted()
     }
 
     fn counted_report(&self, super_version: &SuperVersion) -> MemoryReport {
@@ -426,7 +377,7 @@ impl MemoryArbiter {
         MemoryReport {
             limit: self.mutable.memory_limit.load(Ordering::Relaxed),
             memtables: memtable_bytes(super_version) + self.ephemeral_memtables.sum(),
-            write_sets: self.write_sets.sum(),
+            write_sets: self.write_sets.in_use(),
             pinned: self.cache.pins().used(),
             block_cache: blocks.bytes,
             block_cache_capacity: blocks.capacity,
@@ -437,15 +388,31 @@ impl MemoryArbiter {
         }
     }
 
-    /// Whether the allocator has statistics.
-    pub(in crate::db) fn has_allocator(&self) -> bool {
-        self.allocator.is_present()
+    /// The allocator, as far as it is watched.
+    pub(super) fn allocator(&self) -> &AllocatorWatch {
+        &self.allocator
     }
 
-    /// Has the allocator give unused pages back.
-    pub(in crate::db) fn give_back(&self) {
+    /// Reads the allocator's statistics, and has it give unused pages back. Returns whether the
+    /// limit must be divided again.
+    fn heed_allocator(&self, super_version: &SuperVersion) -> bool {
+        let counted = || self.counted_report(super_version).counted();
+        let Some(reading) = self.allocator.read(counted) else {
+            return false;
+        };
         let limit = self.mutable.memory_limit.load(Ordering::Relaxed);
+        // Writers wait for the mutex `current`, and giving pages back takes long.
         self.allocator.give_back(limit);
+        let mut current = self.current.lock();
+        let step = (limit / UNCOUNTED_STEPS).max(1);
+        limit > 0 && current.uncounted.heed(reading, step)
+    }
+}
+
+/// Stores `value`, unless it is there already: other threads read `atomic` with each write.
+fn set_if_new(atomic: &AtomicU64, value: u64) {
+    if atomic.load(Ordering::Relaxed) != value {
+        atomic.store(value, Ordering::Relaxed);
     }
 }
 
@@ -506,6 +473,17 @@ impl ClosedFiles {
 }
 
 impl BackgroundWork {
+    /// Reads the allocator's statistics and follows them. Reading takes the locks of all threads'
+    /// caches in turn, so only one thread does it, and no thread that works for a statement.
+    pub(super) fn watch_memory(&self) {
+        // Release the super version before the limit is divided: it may be the last that keeps a
+        // flushed memtable.
+        let changed = self.memory.heed_allocator(&self.super_versions.pin());
+        if changed {
+            self.report_pressure();
+        }
+    }
+
     /// If the pins exceed their limit by far, evicts readers, and closes files with granted pins
     /// until the rest is within the limit. The next read of such a file opens it again, without a
     /// grant. Statements that are reading a closed file keep its pins until they end.
@@ -549,6 +527,12 @@ impl Db {
     /// Memory use by part.
     pub fn memory(&self) -> MemoryReport {
         self.work.memory.report(&self.cx.super_versions.pin())
+    }
+
+    /// Reads the allocator's statistics. A thread of the database does it every 100 ms; a database
+    /// without background threads needs this call.
+    pub fn watch_memory(&self) {
+        self.work.watch_memory();
     }
 
     /// Changes the memory limit, bytes; 0 for none. Takes effect at once.

@@ -204,9 +204,8 @@ impl BackgroundWork {
     /// may take long, and takes memory meanwhile.
     fn memory_loop(&self) {
         while !self.stopping.load(Ordering::Acquire) {
-            self.wait(|_| false, MEMORY_STEP);
-            self.report_pressure();
-            self.memory.give_back();
+            self.watch_memory();
+            self.memory.allocator().pause(MEMORY_STEP);
         }
     }
 
@@ -295,7 +294,7 @@ impl BackgroundThreads {
         }
         let archive =
             || AbandonableThread::start(work, "firn-archive", BackgroundWork::archive_loop);
-        if work.memory.has_allocator() {
+        if work.memory.allocator().source().is_some() {
             threads.push(spawn(work, "firn-memory", BackgroundWork::memory_loop));
         }
         for _ in 0..work.options.background_jobs {
@@ -319,6 +318,7 @@ impl BackgroundThreads {
             self.work.signal.notify_all();
         }
         self.work.memory.block_cache().pins().ask_for_sweep();
+        self.work.memory.allocator().stop();
         for thread in self.threads {
             // A thread that panicked has reported the panic and poisoned the engine.
             let _ = thread.join();

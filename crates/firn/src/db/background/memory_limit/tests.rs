@@ -1,5 +1,4 @@
 use super::*;
-use rand::{Rng, SeedableRng, rngs::StdRng};
 
 const MIB: u64 = 1 << 20;
 
@@ -48,6 +47,17 @@ fn ordinary_work_moves_nothing() {
     assert_eq!(late.memtable_size, at_rest.memtable_size);
 }
 
+/// Write sets that change by little change no size.
+#[test]
+fn sizes_change_in_steps() {
+    let limit = 512 * MIB;
+    let mut splits: Vec<_> = (0..16 * 1024)
+        .map(|kib| split(limit, demand(0, kib << 10)))
+        .collect();
+    splits.dedup();
+    assert!(splits.len() <= 3, "{splits:?}");
+}
+
 /// Memtables of an ephemeral database come out of the caches' room.
 #[test]
 fn memtables_of_a_database_beside_take_room_from_the_caches() {
@@ -86,83 +96,4 @@ fn uncounted_memory_takes_room_from_the_caches() {
     };
     assert!(caches(32 * MIB) <= caches(0) - 24 * MIB);
     assert!(caches(limit / 2) > limit / 4);
-}
-
-/// Takes over a reading every 100 ms, from `from_us` on; returns how often the allowance changed.
-fn heed_all(
-    allowance: &mut UncountedAllowance,
-    from_us: u64,
-    readings: impl IntoIterator<Item = u64>,
-) -> u64 {
-    let mut changes = 0;
-    for (i, uncounted) in readings.into_iter().enumerate() {
-        let before = allowance.bytes;
-        let reading = AllocatorReading {
-            at_us: from_us + i as u64 * 100_000,
-            uncounted,
-            ..AllocatorReading::default()
-        };
-        allowance.heed(reading, 8 * MIB);
-        assert!(allowance.bytes >= uncounted);
-        changes += u64::from(allowance.bytes != before);
-    }
-    changes
-}
-
-#[test]
-fn uncounted_memory_rises_at_once_and_falls_later() {
-    let mut allowance = UncountedAllowance::default();
-    heed_all(&mut allowance, 1, [17 * MIB]);
-    assert_eq!(allowance.bytes, 24 * MIB);
-    // The same reading again, and less than 20 seconds without need.
-    heed_all(&mut allowance, 1, [0]);
-    heed_all(&mut allowance, 100_001, [MIB; 198]);
-    assert_eq!(allowance.bytes, 24 * MIB);
-    heed_all(&mut allowance, 19_900_001, [MIB; 102]);
-    assert_eq!(allowance.bytes, 8 * MIB);
-}
-
-/// A load whose jobs come and go at any time does not change the allowance, and so no cache.
-#[test]
-fn a_steady_load_leaves_the_allowance_as_it_is() {
-    for seed in 0..20 {
-        let mut rng = StdRng::seed_from_u64(seed);
-        let base = rng.random_range(0..64) * MIB;
-        let job = rng.random_range(1..64) * MIB;
-        let mut next = 0;
-        let load = (0..20_000).map(|i| {
-            // A job takes a second, and the next one begins after at most eight.
-            if i == next + 10 {
-                next = i + rng.random_range(0..80);
-            }
-            base + rng.random_range(0..4 * MIB) + job * u64::from(i >= next)
-        });
-        let mut allowance = UncountedAllowance::default();
-        let changes = heed_all(&mut allowance, 1, load);
-        assert!(
-            changes <= 4,
-            "{changes} changes in 2000 seconds, seed {seed}"
-        );
-    }
-}
-
-/// However many sets grow, together they keep to their share until each is at its minimum.
-#[test]
-fn write_sets_share_a_quarter_of_the_limit() {
-    for limit in [8 * MIB, 64 * MIB, 256 * MIB, 4 << 30] {
-        let floor = (limit / 256).max(128 << 10);
-        for sets in [1, 2, 10, 100, 2000] {
-            let mut each = 0;
-            while each + 4096 <= write_set_cap(limit, sets * each) {
-                each += 4096;
-            }
-            assert!(each >= floor, "{sets} sets of {each}, limit {limit}");
-            assert!(
-                each == floor || sets * each <= limit / 4,
-                "{sets} sets of {each}, limit {limit}"
-            );
-        }
-        assert_eq!(write_set_cap(limit, 10 * limit), floor);
-        assert!(write_set_cap(limit, limit / 6) >= limit / 6 - 1);
-    }
 }
