@@ -138,6 +138,8 @@ def _round(
         "latency_average_ms": (1000 / tps, MS),
         "latency_p95_ms": (2000 / tps, MS),
         "latency_p99_ms": (3000 / tps, MS),
+        "latency_p999_ms": (4000 / tps, MS),
+        "resident_peak_bytes": (256 * 2.0**20, BYTES),
         "device_read_bytes_per_transaction": (8192.0, BYTES),
         "device_written_bytes_per_transaction": (written, BYTES),
         "disk_read_bytes_per_transaction": (8192.0, BYTES),

@@ -22,9 +22,11 @@ def test_percentiles_are_those_of_the_sorted_values() -> None:
     for percent in (50, 95, 99):
         exact = values[len(values) * percent // 100 - 1]
         assert exact * 0.999 <= whole.percentile_us(percent) <= exact * GROWTH * 1.001
+    assert values[19_980 - 1] * 0.999 <= whole.percentile_us(99.9) <= values[19_980 - 1] * 1.021
     summary = whole.summary()
     assert summary is not None
     assert summary.max_ms == values[-1] / 1e3
+    assert summary.p999_ms == whole.percentile_us(99.9) / 1e3
     assert summary.average_ms == pytest.approx(sum(values) / len(values) / 1e3)
 
 

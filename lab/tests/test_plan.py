@@ -272,3 +272,25 @@ def test_use_of_the_page_cache_is_read_from_variables(
     engine: str, variables: dict[str, str], expected: bool | None
 ) -> None:
     assert buffered(engine, variables) is expected
+
+
+def test_many_threads_with_the_thread_pool() -> None:
+    plan = plan_of("threads --thread-pool")
+    assert plan.budget == Budget(memory_bytes=1 << 30, thread_pool=True, connections=2100)
+    assert {case.params.threads for case in plan.cases} == {64, 512, 2000}
+    assert {case.params.options["tables"] for case in plan.cases} == {"1"}
+    assert not plan_of("threads").budget.thread_pool
+    target = make_target("postgresql", plan.budget, Path())
+    assert target.lacks()
+
+
+def test_a_server_with_the_thread_pool(tmp_path: Path) -> None:
+    budget = Budget(32 << 20, thread_pool=True, connections=2100)
+    target = make_target("engine:innodb", budget, tmp_path)
+    try:
+        target.start()
+        values = target.settings().values
+        assert values["thread_handling"] == "pool-of-threads"
+        assert values["max_connections"] == "2100"
+    finally:
+        target.destroy()

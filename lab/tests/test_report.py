@@ -34,7 +34,7 @@ from firn_lab.workloads.workload import FigureKind
 
 # In the order of the report.
 PICTURES = ("throughput.png", "latency.png", "device-written.png", "device-read.png",
-            "threads-1.png", "space.png")  # fmt: skip
+            "threads-1.png", "latency-threads-1.png", "space.png")  # fmt: skip
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_the_table_has_the_fields_columns(store: Path) -> None:
     assert wanted in text
     assert (
         "| rw threads=8 rows=5 | firn | 8 | 12,000 | 240,000 | 10.0 | 1,200 (1,140…1,260) "
-        "| 0.83 | 1.67 | 2.50 | 50.0 | 3.00 | 15 | 30 | 15 |"
+        "| 0.83 | 1.67 | 2.50 | 3.33 | 50.0 | 3.00 | 256 MiB | 15 | 30 | 15 |"
     ) in text
     # A drift that affects all targets alike cancels in the ratio.
     assert (
@@ -184,8 +184,8 @@ def test_files_are_written(store: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert cli.main(["report", "--store", str(store), "--out", str(out), "--hour", "1"]) == 0
     made = sorted(path.name for path in out.iterdir())
     assert made == [
-        "device-read.png", "device-written.png", "index.html", "latency.png", "report.md",
-        "space.png", "threads-1.png", "throughput.png",
+        "device-read.png", "device-written.png", "index.html", "latency-threads-1.png",
+        "latency.png", "report.md", "space.png", "threads-1.png", "throughput.png",
     ]  # fmt: skip
     for path in out.glob("*.png"):
         assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"

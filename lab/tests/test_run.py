@@ -88,14 +88,26 @@ def test_each_round_has_its_figures_and_series(store: Reader) -> None:
         # one context switch.
         waits = 0.5 if seconds[round_.case] == 1 else 0.0
         assert round_.figures["switches_per_transaction"] > waits
-        # The measured seconds exclude the lead.
-        assert round_.figures["seconds"] == pytest.approx(seconds[round_.case], abs=0.9)
+        assert round_.figures["seconds"] > seconds[round_.case] - 0.1
         assert round_.figures["tps"] > 0
         assert round_.figures["resident_peak_bytes"] > 32 << 20
         series = store.series(round_.id)
         if seconds[round_.case] > 1:
             assert {"cpu_seconds", "resident_bytes", "switches", "tps", "qps"} <= set(series)
             assert [second for second, _ in series["cpu_seconds"]][:1] == [0]
+
+
+def test_the_measured_seconds_exclude_the_lead(store: Reader) -> None:
+    """A busy machine lengthens rounds, so the shortest round of each case decides."""
+    params = {case.id: case.params for case in store.cases(1)}
+    shortest: dict[int, float] = {}
+    for round_ in store.rounds(1):
+        known = shortest.get(round_.case, round_.figures["seconds"])
+        shortest[round_.case] = min(known, round_.figures["seconds"])
+    led = {case: each for case, each in params.items() if each["lead_seconds"] > 0}
+    assert len(led) == 2
+    for case, each in led.items():
+        assert shortest[case] < each["seconds"] + each["lead_seconds"] - 0.1
 
 
 def test_what_is_owed_after_the_last_round_is_counted(store: Reader) -> None:

@@ -55,7 +55,7 @@ def test_the_report_of_a_run() -> None:
     latency = outcome.latency
     assert latency is not None
     assert (latency.average_ms, latency.max_ms) == (2.22, 91.1)
-    assert (latency.p50_ms, latency.p95_ms, latency.p99_ms) == (1, 7, 7)
+    assert (latency.p50_ms, latency.p95_ms, latency.p99_ms, latency.p999_ms) == (1, 7, 7, 90)
     with pytest.raises(LabError, match="no queries"):
         parse_outcome(REPORT.replace("queries:", "questions:"))
 

@@ -20,6 +20,8 @@ class Latency:
     p95_ms: float
     p99_ms: float
     max_ms: float
+    # None if it was not computed. The store has it for rounds only, not for their parts.
+    p999_ms: float | None = None
 
 
 class Histogram:
@@ -67,8 +69,8 @@ class Histogram:
         count = self.count
         if count == 0:
             return None
-        p50, p95, p99 = (self.percentile_us(percent) / 1e3 for percent in (50, 95, 99))
-        return Latency(self.total_us / count / 1e3, p50, p95, p99, self.max_us / 1e3)
+        p50, p95, p99, p999 = (self.percentile_us(percent) / 1e3 for percent in (50, 95, 99, 99.9))
+        return Latency(self.total_us / count / 1e3, p50, p95, p99, self.max_us / 1e3, p999)
 
 
 def percentile(counts: Mapping[float, int], percent: float) -> float:

@@ -21,6 +21,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from firn_lab.errors import UsageError
+
 # The program of the guard, a process that ends the lab's servers and load generators if the lab
 # itself is killed. It reads lines `+PID` and `-PID` from a pipe, which put a process on its list
 # and take it off; at the end of the pipe it kills the processes on the list with their descendants.
@@ -90,6 +92,9 @@ class Guard:
 
 GUARD = Guard()
 
+# Descriptors of this process besides those of the connections that a workload opens.
+OTHER_DESCRIPTORS = 500
+
 
 def start(command: list[str], **options: Any) -> subprocess.Popen[Any]:
     """Starts a process in its own session, watched by the guard."""
@@ -144,6 +149,21 @@ def signal_all(pids: Iterable[int], number: signal.Signals) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
+
+
+def allow_descriptors(count: int) -> None:
+    """Raises this process's limit on open files, which servers started later inherit.
+
+    Raises UsageError if that is not permitted.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < count:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (count, max(hard, count)))
+        except (OSError, ValueError) as error:
+            raise UsageError(
+                f"{count} descriptors are needed, {hard} are allowed (ulimit -Hn): {error}"
+            ) from error
 
 
 def await_stopped(pids: Iterable[int], seconds_max: float) -> None:

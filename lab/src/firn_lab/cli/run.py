@@ -31,6 +31,7 @@ from firn_lab.clock import SystemClock
 from firn_lab.errors import UsageError
 from firn_lab.plan import PLANS, Case, Plan, parse_case
 from firn_lab.plan.case import replace_params
+from firn_lab.processes import OTHER_DESCRIPTORS, allow_descriptors
 from firn_lab.runner.prepared_plan import (
     PreparedPlan,
     case_seconds,
@@ -50,6 +51,8 @@ SCRATCH = Path("lab-run")
 MEMORY_MIB_MIN = 16
 EXIT = {"ok": 0, "failed": 1, "aborted": 1, "paused": 75, "interrupted": 130}
 SLICE_MINUTES = 120.0
+# Connections that a server accepts besides those of a case's threads.
+OTHER_CONNECTIONS = 100
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -86,6 +89,9 @@ def add_measuring(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--not-durable", action="store_true", help="a sync a second, not a commit")
     parser.add_argument("--page-cache", action="store_true", help="no direct I/O")
+    parser.add_argument(
+        "--thread-pool", action="store_true", help="MariaDB with thread_handling=pool-of-threads"
+    )
     parser.add_argument("--measure", nargs="+", default=[], help="costly measures: ssd, csv")
     parser.add_argument(
         "--dir", type=new_directory, default=SCRATCH, help="data of servers (%(default)s)"
@@ -117,10 +123,13 @@ def make_plan(chosen: argparse.Namespace) -> Plan:
     # With a sweep over thread counts, a case that sets its own thread count would appear once for
     # each count; keep it once.
     cases = tuple(case for n, case in enumerate(found) if len(sweep) == 1 or case not in found[:n])
+    threads = max((case.params.threads for case in cases), default=0)
     budget = Budget(
         memory_bytes=(chosen.memory or plan.budget.memory_bytes >> 20) << 20,
         durable=plan.budget.durable and not chosen.not_durable,
         direct_io=plan.budget.direct_io and not chosen.page_cache,
+        thread_pool=plan.budget.thread_pool or chosen.thread_pool,
+        connections=max(plan.budget.connections, threads + OTHER_CONNECTIONS),
     )
     plan = dataclasses.replace(
         plan,
@@ -168,6 +177,8 @@ def measure(plan: Plan, chosen: argparse.Namespace, resume: bool = False) -> tup
     # Check everything before the store exists: a plan that cannot run leaves no trace in it.
     parts = prepare_plan(plan, scratch)
     require_installed(parts.targets)
+    threads = max(each.params.threads for each in parts.workloads)
+    allow_descriptors(threads + OTHER_DESCRIPTORS)
     store = chosen.store.resolve()
     found = before(store, plan, parts) if resume else None
     clock = SystemClock()

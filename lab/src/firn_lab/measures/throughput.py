@@ -17,6 +17,7 @@ FIGURES = {
     "latency_p50_ms": FigureKind("ms"),
     "latency_p95_ms": FigureKind("ms"),
     "latency_p99_ms": FigureKind("ms"),
+    "latency_p999_ms": FigureKind("ms"),
     "latency_max_ms": FigureKind("ms"),
 }
 
@@ -47,6 +48,8 @@ def outcome_figures(workload: Workload, outcome: Outcome) -> dict[str, tuple[flo
             "latency_p99_ms": latency.p99_ms,
             "latency_max_ms": latency.max_ms,
         }
+        if latency.p999_ms is not None:
+            values["latency_p999_ms"] = latency.p999_ms
     figures = {name: (value, FIGURES[name]) for name, value in values.items()}
     for name, value in outcome.figures.items():
         figures[name] = (value, workload.figures[name])

@@ -99,9 +99,10 @@ def curves(
     found: Mapping[str, Sequence[tuple[int, Interval]]],
     threads: Sequence[int],
     title: str,
+    words: str,
     path: Path,
 ) -> Path:
-    """Draws throughput by thread count: a curve per target."""
+    """Draws a figure by thread count: a curve per target. `words` label its axis."""
     figure, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
     for index, (name, points) in enumerate(found.items()):
         colour = COLOURS[index % len(COLOURS)]
@@ -114,7 +115,7 @@ def curves(
     axes.set_xscale("log", base=2)
     axes.set_xticks(threads, [str(tick) for tick in threads])
     axes.set_xlabel("threads")
-    axes.set_ylabel("transactions/s (median, 95 % interval)")
+    axes.set_ylabel(f"{words} (median, 95 % interval)")
     axes.set_ylim(bottom=0)
     axes.set_title(title, fontsize=10)
     return _save(figure, axes, path)

@@ -19,7 +19,7 @@ from firn_lab.report.remarks import (
 from firn_lab.report.report_data import UNLIKE, Report, Result, threads_of
 from firn_lab.report.units import bytes_text, number_text
 
-LATENCIES = ("latency_average_ms", "latency_p95_ms", "latency_p99_ms")
+LATENCIES = ("latency_average_ms", "latency_p95_ms", "latency_p99_ms", "latency_p999_ms")
 _SPACES = {
     "data_bytes": "tables",
     "files_bytes": "all files",
@@ -85,10 +85,11 @@ def _box(title: str, lines: Sequence[str]) -> list[str]:
 def _machine(report: Report) -> str:
     machine, budget = report.run.machine, report.run.budget
     durable = "a sync for each commit" if budget["durable"] else "a sync a second"
+    pool = ", MariaDB's thread pool" if budget["thread_pool"] else ""
     return (
         f"{machine.get('processor', '')}, {machine.get('cores', '?')} cores, "
         f"{bytes_text(float(machine.get('memory_bytes', 0)))} of memory; "
-        f"{bytes_text(float(budget['memory_bytes']))} for each engine, {durable}"
+        f"{bytes_text(float(budget['memory_bytes']))} for each engine, {durable}{pool}"
     )
 
 
@@ -123,8 +124,8 @@ def _ratios(report: Report) -> list[str]:
 
 def _performance(report: Report, workload: str) -> list[str]:
     head = ["case", "engine", "threads", "transactions", "queries", "time, s", "transactions/s",
-            "average, ms", "95 %, ms", "99 %, ms", "processor, µs", "switches", "errors",
-            "retries", "rounds"]  # fmt: skip
+            "average, ms", "95 %, ms", "99 %, ms", "99.9 %, ms", "processor, µs", "switches",
+            "resident", "errors", "retries", "rounds"]  # fmt: skip
     cases = [case for case in report.cases if case.workload == workload]
     extra = [case.headline for case in cases if case.headline not in ("tps", "seconds")]
     extra = list(dict.fromkeys(extra))
@@ -139,6 +140,7 @@ def _performance(report: Report, workload: str) -> list[str]:
 
 def _row(result: Result, extra: Sequence[str]) -> list[str]:
     figures = result.figures
+    resident = figures.get("resident_peak_bytes")
 
     def plain(name: str) -> str:
         return number_text(figures[name].value) if name in figures else "–"
@@ -152,6 +154,7 @@ def _row(result: Result, extra: Sequence[str]) -> list[str]:
         plain("seconds"),
         _interval(figures.get("tps")),
         *(plain(name) for name in (*LATENCIES, CPU, SWITCHES)),
+        bytes_text(resident.value) if resident is not None else "–",
         f"{result.total('errors'):,.0f}",
         f"{result.total('retries'):,.0f}",
         str(len(result.good)),

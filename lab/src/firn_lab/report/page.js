@@ -108,7 +108,8 @@ function about() {
     `${machine.system ?? ""} ${machine.kernel ?? ""}`.trim(), machine.file_system ?? "",
     `${format(budget.memory_bytes, "B")} for each engine, ` +
       (budget.durable ? "a sync for each commit" : "a sync a second") +
-      (budget.direct_io ? ", past the page cache" : ", through the page cache"),
+      (budget.direct_io ? ", past the page cache" : ", through the page cache") +
+      (budget.thread_pool ? ", MariaDB's thread pool" : ""),
     machine.busy_cores === undefined ? "" : `${machine.busy_cores.toFixed(1)} cores at other work before it`,
     "ratios of short rounds next to each other; intervals of 95 %",
   ].filter(Boolean).join(" · ");
@@ -117,6 +118,7 @@ function about() {
 const COMMON = [
   ["tps", "transactions/s"], ["qps", "queries/s"], ["latency_average_ms", "latency: average"],
   ["latency_p50_ms", "latency: 50 %"], ["latency_p95_ms", "latency: 95 %"], ["latency_p99_ms", "latency: 99 %"],
+  ["latency_p999_ms", "latency: 99.9 %"],
   ["latency_max_ms", "latency: largest"], ["seconds", "seconds"],
 ];
 const RESOURCES = [
@@ -311,11 +313,11 @@ function ratioTable() {
 // visible without scrolling.
 function resultTable() {
   const latencies = [["latency_average_ms", "average, ms"], ["latency_p95_ms", "95 %, ms"], ["latency_p99_ms", "99 %, ms"]];
-  const sizes = [["tps", "transactions/s"], ["transactions"], ["queries"], ["seconds", "time, s"], ["threads"]];
+  const others = [["latency_p999_ms", "99.9 %, ms"], ["tps", "transactions/s"], ["transactions"], ["queries"], ["seconds", "time, s"], ["threads"]];
   const columns = (figures) => figures.map(([name, text]) => ({ text: text ?? name, number: true }));
   const heads = [{ text: "case" }, { text: "engine" }, { text: "headline" }, { text: "median", number: true },
     { text: "95 % interval", number: true }, { text: `to ${data.reference}`, number: true },
-    ...columns([...latencies, ["errors"], ["retries"], ["rounds"], ...sizes])];
+    ...columns([...latencies, ["errors"], ["retries"], ["rounds"], ...others])];
   const rows = data.cases.flatMap((each) => names.flatMap((name) => {
     const found = result(each.id, name);
     if (!found) return [];
@@ -328,7 +330,7 @@ function resultTable() {
       { text: ratio ? `×${ratio.value.toFixed(2)}` : "–", value: ratio?.value ?? null },
       ...latencies.map(([figure]) => figureCell(figure)),
       number(found.errors), number(found.retries), number(found.good),
-      ...sizes.map(([figure]) => figureCell(figure))]];
+      ...others.map(([figure]) => figureCell(figure))]];
   }));
   section("table", "Table", make("p", {}, "Medians and their intervals; how far two may be told apart is in the ratios."), sortable(heads, rows));
 }

@@ -1,4 +1,4 @@
-"""Pictures for documents: throughput, latency, device bytes, space, throughput by threads."""
+"""Pictures for documents: throughput, latency, device bytes, space, curves by threads."""
 
 from __future__ import annotations
 
@@ -35,6 +35,11 @@ _BARS = (
         1024.0,
     ),
 )
+# The curves by thread count: the name of the file, the figure, the label of the axis.
+_CURVES = (
+    ("threads", "tps", "transactions/s"),
+    ("latency-threads", "latency_p999_ms", "99.9 % latency, ms"),
+)
 
 
 def pictures(report: Report, directory: Path) -> list[Path]:
@@ -49,16 +54,19 @@ def pictures(report: Report, directory: Path) -> list[Path]:
             path = directory / f"{name}.png"
             made.append(bars(groups, names, reference, words, scale, path))
     for sweep, (name, cases) in enumerate(sweeps(report).items(), start=1):
-        found = {
-            target.name: [
-                (threads_of(case), value)
-                for case in cases
-                if (value := _figure(report, case, target.id, "tps")) is not None
-            ]
-            for target in report.targets
-        }
         threads = [threads_of(case) for case in cases]
-        made.append(curves(found, threads, name, directory / f"threads-{sweep}.png"))
+        for file, figure, words in _CURVES:
+            found = {
+                target.name: [
+                    (threads_of(case), value)
+                    for case in cases
+                    if (value := _figure(report, case, target.id, figure)) is not None
+                ]
+                for target in report.targets
+            }
+            if any(found.values()):
+                path = directory / f"{file}-{sweep}.png"
+                made.append(curves(found, threads, name, words, path))
     groups = spaces(report)
     if groups:
         path = directory / "space.png"

@@ -88,6 +88,7 @@ def commands(report: Report) -> dict[str, str]:
     options += ["--memory", str(budget["memory_bytes"] >> 20)]
     options += [] if budget["durable"] else ["--not-durable"]
     options += [] if budget["direct_io"] else ["--page-cache"]
+    options += ["--thread-pool"] if budget["thread_pool"] else []
     costly = _costly(report)
     options += ["--measure", *costly] if costly else []
     specs = [target.spec for target in report.targets]

@@ -8,6 +8,7 @@ with Reader(path) as store:
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sqlite3
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ from firn_lab.store.rows import (
     StateFigure,
     TargetRow,
 )
+from firn_lab.targets.target import Budget
 from firn_lab.workloads.workload import FigureKind
 
 
@@ -73,7 +75,8 @@ class Reader:
                 command=json.loads(row[3]),
                 lab_version=row[4],
                 machine=json.loads(row[5]),
-                budget=json.loads(row[6]),
+                # Runs of earlier versions do not have every field.
+                budget={**dataclasses.asdict(Budget()), **json.loads(row[6])},
                 rounds=row[7],
                 ended_at=row[8],
                 status=row[9],

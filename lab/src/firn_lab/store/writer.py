@@ -213,5 +213,5 @@ def _part_row(part: RoundPart) -> tuple[Any, ...]:
         part.seconds,
         part.errors,
         part.retries,
-        *(dataclasses.astuple(latency) if latency else (None,) * 5),
+        *(dataclasses.astuple(latency)[:5] if latency else (None,) * 5),
     )

@@ -128,6 +128,14 @@ class EngineTarget(PrivateTarget, MySqlTarget):
         self._budget = budget
         self._template = scratch / "mariadb-template"
 
+    @property
+    def pids(self) -> list[int]:
+        """The server alone.
+
+        It has no children, and to look for them means to read a file for each of its threads.
+        """
+        return [] if self.pid is None else [self.pid]
+
     def address(self, database: str = DATABASE) -> Address:
         return Address("mysql", "root", database, socket=self.socket_dir / "s")
 
@@ -153,6 +161,7 @@ class EngineTarget(PrivateTarget, MySqlTarget):
         self._link_plugins(plugins)
         variant = self._variant
         return [
+            *_limited(self._budget.descriptors),
             server_program(),
             "--no-defaults",
             *_as_user(),
@@ -165,10 +174,11 @@ class EngineTarget(PrivateTarget, MySqlTarget):
             "--skip-name-resolve",
             "--skip-log-bin",
             "--local-infile=1",
-            "--max-connections=400",
+            f"--max-connections={self._budget.connections}",
             # Keep the threads of ended connections: their context switches are read after the last
             # connection has ended.
-            "--thread-cache-size=400",
+            f"--thread-cache-size={self._budget.connections}",
+            *(["--thread-handling=pool-of-threads"] if self._budget.thread_pool else []),
             "--max-prepared-stmt-count=1000000",
             "--table-open-cache=4000",
             "--performance-schema=OFF",
@@ -343,6 +353,17 @@ def _system_plugins() -> Path:
         if line.startswith("plugin-dir "):
             return Path(line.split(None, 1)[1].strip())
     return Path("/usr/lib/mysql/plugin")
+
+
+def _limited(descriptors: int | None) -> list[str]:
+    """The beginning of a command line that limits the open files of the server.
+
+    A server that runs as root raises its limit again, unless it lacks the capability to do so.
+    """
+    if descriptors is None:
+        return []
+    keep = ["setpriv", "--bounding-set=-sys_resource"] if os.geteuid() == 0 else []
+    return ["prlimit", f"--nofile={descriptors}:{descriptors}", *keep]
 
 
 def _as_user() -> list[str]:

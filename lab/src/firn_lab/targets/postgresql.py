@@ -52,7 +52,7 @@ class PostgreSqlTarget(PrivateTarget):
             self._programs  # noqa: B018
         except TargetError as error:
             return str(error)
-        return ""
+        return "it has no thread pool" if self._budget.thread_pool else ""
 
     def create_suffix(self) -> str:
         return "" if self.fill_factor == 100 else f" WITH (fillfactor={self.fill_factor})"

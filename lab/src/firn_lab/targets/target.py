@@ -33,6 +33,13 @@ class Budget:
     durable: bool = True
     # Whether the server bypasses the page cache, so that its memory is limited to the budget.
     direct_io: bool = True
+    # Whether MariaDB serves connections with its thread pool instead of a thread for each.
+    thread_pool: bool = False
+    # Connections that a private MariaDB accepts. Each takes a descriptor from its table cache where
+    # these are scarce.
+    connections: int = 400
+    # Limit on the open files of a private MariaDB; None leaves the limit of the lab's own process.
+    descriptors: int | None = None
 
 
 @dataclass(frozen=True)

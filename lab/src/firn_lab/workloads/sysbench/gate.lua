@@ -18,7 +18,6 @@ void sb_event_stop(int);
 local C, log, ceil = ffi.C, math.log, math.ceil
 local CLOSED, OPEN, END = 0, 1, 2
 local HEAD, SLOT, BUCKETS = 8, 1088, 1080 -- in words of 8 bytes
-local POLL_US = 500
 local GROWTH = log(1.02)
 
 local size = assert(tonumber(os.getenv("FIRN_LAB_GATE_BYTES")))
@@ -33,13 +32,16 @@ local function now_us()
 end
 
 function thread_run(id)
+   -- All threads together look at the gate 20,000 times a second at most. If each of 2,000 threads
+   -- looked every 500 us, that would keep the processors busy for as long as they wait.
+   local poll_us = math.max(500, 50 * sysbench.opt.threads)
    local slot = words + HEAD + SLOT * id
    local waits, done, retries, total_us, buckets = slot, slot + 1, slot + 2, slot + 3, slot + 8
    while C.sb_more_events(id) do
       while words[0] ~= OPEN do
          if words[0] == END then return end
          waits[0] = 1
-         C.usleep(POLL_US)
+         C.usleep(poll_us)
       end
       waits[0] = 0
       local began = now_us()

@@ -163,13 +163,13 @@ def parse_outcome(output: str) -> Outcome:
         for match in map(_BUCKET.match, output.splitlines())
         if match is not None
     }
-    p50, p95, p99 = (percentile(counts, percent) for percent in (50, 95, 99))
+    p50, p95, p99, p999 = (percentile(counts, percent) for percent in (50, 95, 99, 99.9))
     return Outcome(
         transactions=int(found["transactions"]),
         queries=int(found["queries"]),
         seconds=found["seconds"],
         retries=int(found["retries"]),
-        latency=Latency(found["average"], p50, p95, p99, found["max"]),
+        latency=Latency(found["average"], p50, p95, p99, found["max"], p999),
     )
 
 

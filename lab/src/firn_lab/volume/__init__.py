@@ -1,0 +1,1 @@
+"""The life of a server with much data in many tables: load, updates, restarts, a kill."""
