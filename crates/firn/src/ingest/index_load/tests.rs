@@ -278,7 +278,7 @@ fn more_runs_than_are_merged_at_once() {
     let (write, watched) = (Arc::clone(&seen), Arc::clone(&ingest));
     limits.pacer = Arc::new(move |_, _| {
         let now = runs(&watched);
-        assert!(now <= 3 * 4 * 8 + 1, "{now} runs at a time");
+        assert!(now <= 3 * 5 * 8 + 1, "{now} runs at a time");
         write.lock().push(now);
         Ok(())
     });
@@ -286,7 +286,7 @@ fn more_runs_than_are_merged_at_once() {
     let numbers = numbers(20_000, Order::Shuffled, &mut rng);
     let files = load(&ingest, &numbers, limits).unwrap();
     let made = ingest.versions().new_file_id() as usize - files.files().len();
-    assert!(made > 512, "{made} runs, so there are four tiers");
+    assert!(made > 3 * 8usize.pow(4), "{made} runs: five tiers");
     let last = *seen.lock().last().unwrap();
     assert!(last <= 8, "the last merge reads {last} runs");
     assert!(stored(&ingest, &files) == expected(&numbers));
