@@ -33,7 +33,12 @@ CPPFLAGS += -DMYSQL_DYNAMIC_PLUGIN -DMYSQL_SERVER -DHAVE_CONFIG_H -DDBUG_OFF -MM
   -Imariadb -Icrates/firn-capi/include $(SERVER_INCLUDES)
 # What the loader looks up is exported, nothing else; the server's own symbols are resolved when it loads the plugin.
 # libmysqlservices holds the pointers that the loader fills in.
-LDFLAGS += -shared -Wl,--version-script=mariadb/ha_firn.map -Wl,--gc-sections -Wl,-z,relro -Wl,-z,now
+# UNINSTALL must not unload the library (nodelete): at the end of a thread that has used the core's allocator, and of a
+# thread that hangs in a file operation, its code runs.
+LDFLAGS += -shared -Wl,-z,nodelete -Wl,--version-script=mariadb/ha_firn.map -Wl,--gc-sections -Wl,-z,relro -Wl,-z,now
+# What is set in the environment is exported with what is added here; jemalloc's configure, which cargo runs, must see
+# neither.
+unexport CPPFLAGS CXXFLAGS LDFLAGS LDLIBS
 LDLIBS += -lmysqlservices -lpthread -ldl -lm
 
 .PHONY: all help prepare demo stop test mtr frameworks soak bench bench-budgets bench-steady bench-sql bench-large lab lab-rocksdb lab-test lab-results lab-proofs lint format install uninstall deb clean FORCE

@@ -18,8 +18,6 @@
 #include "mysqld.h"
 #include "sql_show.h"
 
-#include <dlfcn.h>
-
 /*
   Exported by the server for engines that keep a directory beside the databases; no header declares
   it.
@@ -106,22 +104,9 @@ int init(void* plugin) {
   return 1;
 }
 
-/*
-  Keeps this library in memory until the process ends, because a thread that hangs in a system call
-  will return to its code.
-*/
-void stay_loaded() {
-  Dl_info found;
-  if (!dladdr(reinterpret_cast<void*>(&stay_loaded), &found)) return;
-  dlopen(found.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
-}
-
 /* Called after all connections are closed, at shutdown or UNINSTALL. */
 int deinit(void*) {
-  bool thread_left = false;
-  if (database && firn_close(database, &thread_left) != FIRN_OK)
-    sql_print_error("FIRN: close failed: %s", firn_last_error());
-  if (thread_left) stay_loaded();
+  if (database && firn_close(database) != FIRN_OK) sql_print_error("FIRN: close failed: %s", firn_last_error());
   database = nullptr;
   return 0;
 }

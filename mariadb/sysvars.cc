@@ -74,9 +74,9 @@ int check_memory_limit(THD* thd, st_mysql_sys_var*, void* save, st_mysql_value* 
 }
 
 MYSQL_SYSVAR_ULONGLONG(memory_limit, memory_limit, PLUGIN_VAR_RQCMDARG,
-                       "Memory for caches, memtables, indexes and uncommitted changes together, in bytes. The sizes of "
-                       "the caches follow from it, and memtables are flushed earlier. 0 = no limit, each part has its "
-                       "own size; the least limit is 8 MiB.",
+                       "Memory of the engine, in bytes. The sizes of the caches follow from it, memtables are flushed "
+                       "earlier, and large transactions write to files earlier. 0 = no limit, each part has its own "
+                       "size; the least limit is 8 MiB.",
                        check_memory_limit, (update<unsigned long long, FIRN_OPTION_MEMORY_LIMIT>), 0, 0, kMaxSize, 1);
 
 MYSQL_SYSVAR_ULONGLONG(row_cache_size, row_cache_size, PLUGIN_VAR_RQCMDARG,
@@ -97,7 +97,8 @@ MYSQL_SYSVAR_ULONGLONG(memtable_size, memtable_size, PLUGIN_VAR_RQCMDARG,
 MYSQL_SYSVAR_ULONGLONG(
     txn_memory_limit, txn_memory_limit, PLUGIN_VAR_RQCMDARG,
     "A transaction may hold this many bytes of uncommitted changes in memory; what it changes beyond that is "
-    "written to files of its own, which the commit makes visible. The size of a transaction has no limit.",
+    "written to files of its own, which the commit makes visible. The size of a transaction has no limit. Under "
+    "firn_memory_limit it may be less.",
     nullptr, (update<unsigned long long, FIRN_OPTION_TXN_MEMORY_LIMIT>), 64 * kMiB, kMiB, kMaxSize, kMiB);
 
 MYSQL_SYSVAR_ULONGLONG(

@@ -226,7 +226,7 @@ impl Drop for Database {
         // SAFETY: sessions borrow the database, so no session is left that could use the handles.
         unsafe {
             firn_table_close(self.table);
-            firn_close(self.db, std::ptr::null_mut());
+            firn_close(self.db);
         }
     }
 }

@@ -195,8 +195,7 @@ typedef enum firn_option {
   FIRN_OPTION_MEMTABLE_SIZE = 2,
   // Memory of a transaction's writes, bytes.
   FIRN_OPTION_TXN_MEMORY_LIMIT = 3,
-  // Limit for caches, memtables, indexes of files and write sets together, bytes; 0 for no
-  // limit.
+  // Limit for the memory of the engine, bytes; 0 for no limit.
   FIRN_OPTION_MEMORY_LIMIT = 4,
   // Row cache, bytes; 0 for none.
   FIRN_OPTION_ROW_CACHE_SIZE = 5,
@@ -333,7 +332,7 @@ typedef struct firn_config {
   // Size of the row cache; 0 for none. It has no effect if there is a memory limit, which then
   // determines the size.
   uint64_t row_cache_size;
-  // Limit for caches, memtables, indexes of files and write sets together; 0 for no limit.
+  // Limit for the memory of the engine; 0 for no limit.
   uint64_t memory_limit;
   // A memtable is flushed at this size.
   uint64_t memtable_size;
@@ -759,8 +758,12 @@ typedef struct firn_counters {
   uint64_t log_archived;
   // Attempts to archive that failed.
   uint64_t log_archive_failures;
-  // Memory of all that the memory limit covers.
+  // Memory that the engine has in use, all that the memory limit covers.
   uint64_t memory_bytes;
+  // The part of `memory_bytes` that no component counts.
+  uint64_t uncounted_bytes;
+  // Memory that the engine's allocator holds, unused pages included.
+  uint64_t resident_bytes;
   // Bytes written by flushes.
   uint64_t flushed_bytes;
   // Bytes read by compactions.
@@ -1350,15 +1353,15 @@ enum firn_status firn_open(const struct firn_config *config,
                            const struct firn_host *host,
                            struct firn_db **out);
 
-// Closes the database. On return, all commits are durable, and background threads have ended. The
-// handle is freed even if an error is returned. `thread_left` is set to whether a thread still
-// hangs in a file operation of the log archive: that thread makes no callback any more, but this
-// library must stay loaded.
+// Closes the database. On return, all commits are durable, and background threads have ended,
+// except for one that hangs in a file operation of the log archive: it makes no callback any more.
+// The handle is freed even if an error is returned. This library must stay loaded: its code runs
+// in that thread, and at the end of each thread that has called it.
 //
 // # Safety
 // `db` must be from `firn_open`. Neither `db` nor its sessions, tables and cursors may be used
-// afterwards. `thread_left` must be NULL or writable.
-enum firn_status firn_close(struct firn_db *db, bool *thread_left);
+// afterwards.
+enum firn_status firn_close(struct firn_db *db);
 
 // Makes everything committed so far durable.
 //
@@ -1957,7 +1960,7 @@ enum firn_status firn_list_stalls(const struct firn_db *db,
                                   void (*each)(void *context, const struct firn_named_pair *info),
                                   void *context);
 
-// Calls `each` for every user of memory, and for `total`.
+// Calls `each` for every user of memory, for `total`, and for the numbers of the allocator.
 //
 // # Safety
 // `db` must be open; `each` must not call the core.

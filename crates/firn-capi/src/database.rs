@@ -6,6 +6,7 @@ use crate::host_callbacks::{
 };
 use crate::pointers::{borrow_bytes, boxed, name, path, unbox};
 use firn::base::Error;
+use firn::base::allocator_stats::AllocatorStats;
 use firn::base::options::{CommitDurability, MutableOptions, Options};
 use firn::db::{Db, ServerStart};
 use firn::env::PosixEnv;
@@ -68,7 +69,7 @@ pub struct firn_config {
     /// Size of the row cache; 0 for none. It has no effect if there is a memory limit, which then
     /// determines the size.
     pub row_cache_size: u64,
-    /// Limit for caches, memtables, indexes of files and write sets together; 0 for no limit.
+    /// Limit for the memory of the engine; 0 for no limit.
     pub memory_limit: u64,
     /// A memtable is flushed at this size.
     pub memtable_size: u64,
@@ -114,6 +115,14 @@ fn flush_mode(value: u32) -> Result<CommitDurability, Error> {
 
 const SECOND_US: u64 = 1_000_000;
 
+/// The statistics of the allocator, if this crate brings it.
+fn allocator() -> Option<Arc<dyn AllocatorStats>> {
+    #[cfg(feature = "jemalloc")]
+    return Some(Arc::new(crate::allocator::CoreAllocator));
+    #[cfg(not(feature = "jemalloc"))]
+    None
+}
+
 fn options(
     config: &firn_config,
     log_archive_dir: Option<PathBuf>,
@@ -148,6 +157,7 @@ fn options(
         background_jobs: (config.background_jobs as usize).max(1),
         wal_direct_io: config.direct_io,
         direct_reads: config.direct_reads,
+        allocator: allocator(),
         listener: Arc::new(HostLog::new(host)),
         ..defaults
     })
@@ -206,28 +216,23 @@ pub unsafe extern "C" fn firn_open(
     })
 }
 
-/// Closes the database. On return, all commits are durable, and background threads have ended. The
-/// handle is freed even if an error is returned. `thread_left` is set to whether a thread still
-/// hangs in a file operation of the log archive: that thread makes no callback any more, but this
-/// library must stay loaded.
+/// Closes the database. On return, all commits are durable, and background threads have ended,
+/// except for one that hangs in a file operation of the log archive: it makes no callback any more.
+/// The handle is freed even if an error is returned. This library must stay loaded: its code runs
+/// in that thread, and at the end of each thread that has called it.
 ///
 /// # Safety
 /// `db` must be from `firn_open`. Neither `db` nor its sessions, tables and cursors may be used
-/// afterwards. `thread_left` must be NULL or writable.
+/// afterwards.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn firn_close(db: *mut firn_db, thread_left: *mut bool) -> firn_status {
+pub unsafe extern "C" fn firn_close(db: *mut firn_db) -> firn_status {
     guard(|| {
         // SAFETY: the handle came from `boxed`, and the host passes it here once, as its last use.
         let Some(db) = (unsafe { unbox(db) }) else {
             return Ok(());
         };
         db.temporary.close();
-        let closed = db.db.close();
-        if !thread_left.is_null() {
-            // SAFETY: the out pointer is valid for writes, and only this call refers to its target.
-            unsafe { thread_left.write(db.db.archive_left()) };
-        }
-        Ok(closed?)
+        Ok(db.db.close()?)
     })
 }
 
@@ -328,8 +333,7 @@ pub enum firn_option {
     FIRN_OPTION_MEMTABLE_SIZE = 2,
     /// Memory of a transaction's writes, bytes.
     FIRN_OPTION_TXN_MEMORY_LIMIT = 3,
-    /// Limit for caches, memtables, indexes of files and write sets together, bytes; 0 for no
-    /// limit.
+    /// Limit for the memory of the engine, bytes; 0 for no limit.
     FIRN_OPTION_MEMORY_LIMIT = 4,
     /// Row cache, bytes; 0 for none.
     FIRN_OPTION_ROW_CACHE_SIZE = 5,

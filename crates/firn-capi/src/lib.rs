@@ -6,6 +6,8 @@
 
 #![allow(non_camel_case_types)]
 
+#[cfg(feature = "jemalloc")]
+pub mod allocator;
 pub mod autoincrement;
 pub mod bulk_load;
 pub mod cursor;

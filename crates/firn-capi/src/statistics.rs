@@ -203,8 +203,12 @@ pub struct firn_counters {
     pub log_archived: u64,
     /// Attempts to archive that failed.
     pub log_archive_failures: u64,
-    /// Memory of all that the memory limit covers.
+    /// Memory that the engine has in use, all that the memory limit covers.
     pub memory_bytes: u64,
+    /// The part of `memory_bytes` that no component counts.
+    pub uncounted_bytes: u64,
+    /// Memory that the engine's allocator holds, unused pages included.
+    pub resident_bytes: u64,
     /// Bytes written by flushes.
     pub flushed_bytes: u64,
     /// Bytes read by compactions.
@@ -298,6 +302,8 @@ pub unsafe extern "C" fn firn_read_counters(
             log_archived: archive.archived,
             log_archive_failures: archive.failures,
             memory_bytes: memory.total(),
+            uncounted_bytes: memory.uncounted,
+            resident_bytes: memory.allocator.resident,
             flushed_bytes: c.flushed_bytes,
             compacted_bytes_read: c.compacted_bytes_read,
             compacted_bytes_written: c.compacted_bytes_written,

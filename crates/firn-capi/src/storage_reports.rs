@@ -272,7 +272,7 @@ pub unsafe extern "C" fn firn_list_stalls(
     })
 }
 
-/// Calls `each` for every user of memory, and for `total`.
+/// Calls `each` for every user of memory, for `total`, and for the numbers of the allocator.
 ///
 /// # Safety
 /// `db` must be open; `each` must not call the core.
@@ -285,7 +285,9 @@ pub unsafe extern "C" fn firn_list_memory(
     guard(|| {
         // SAFETY: the handle is live: the host frees a handle only after the last call with that
         // handle.
-        let memory = unsafe { firn_db::get(db) }?.memory();
+        let db = unsafe { firn_db::get(db) }?;
+        let (memory, locks) = (db.memory(), db.context().locks.memory());
+        let allocator = memory.allocator;
         let pairs = [
             ("memtables", memory.memtables, 0),
             ("write sets", memory.write_sets, 0),
@@ -296,7 +298,19 @@ pub unsafe extern "C" fn firn_list_memory(
                 memory.block_cache_capacity,
             ),
             ("row cache", memory.row_cache, memory.row_cache_capacity),
+            ("not counted", memory.uncounted, 0),
+            (
+                "of these, merged row locks",
+                locks.merged_bytes + locks.gap_bytes,
+                0,
+            ),
+            ("of these, ZSTD", allocator.outside, 0),
             ("total", memory.total(), memory.limit),
+            ("allocator: allocated", allocator.allocated, 0),
+            ("allocator: active", allocator.active, 0),
+            ("allocator: metadata", allocator.metadata, 0),
+            ("allocator: resident", allocator.resident, 0),
+            ("allocator: retained", allocator.retained, 0),
         ];
         // SAFETY: the host keeps callback and context valid during the call.
         unsafe { pass_pairs(&pairs, each, context) };

@@ -1,5 +1,6 @@
 //! Ground layer: types and vocabulary that all other modules share.
 
+pub mod allocator_stats;
 pub mod blob_buf;
 pub mod blob_ref;
 pub mod checksum;
@@ -18,6 +19,7 @@ pub mod memory_tracker;
 pub mod options;
 pub mod parker;
 pub mod pause_points;
+pub mod pool;
 pub mod prefix_extractor;
 pub mod read_meter;
 pub mod record_buffer;
@@ -28,6 +30,7 @@ pub mod value;
 pub mod varint;
 pub mod wall_clock;
 pub mod work_count;
+pub mod zstd_memory;
 
 pub use counter::{CounterChanges, CounterValue};
 pub use error::{Error, ErrorKind, FailureClass, Result, check_stopping};

@@ -26,7 +26,6 @@ pub use transaction_reports::SnapshotAge;
 use crate::backup::{Archiver, ArchiverContext, RecoveryPoint, begin_archiving};
 use crate::base::event_listener::{EventListener, Severity};
 use crate::base::health::Health;
-use crate::base::memory_tracker::MemoryTracker;
 use crate::base::options::{CommitDurability, Options};
 use crate::base::{Error, ErrorKind, Result, Seqno};
 use crate::blob::BlobStore;
@@ -155,20 +154,21 @@ impl Db {
         let opened = env.monotonic_micros();
         let doing = activities.begin("reading the manifest");
         let memory = match host {
-            Some(host) => host.work.memory.guest(&options),
+            Some(host) => host.work.memory.guest(&options, Arc::clone(&env)),
             None => {
                 let (block_cache_size, row_cache_size) = MemoryArbiter::initial_sizes(&options);
                 MemoryArbiter::new(
                     &options,
+                    Arc::clone(&env),
                     Arc::new(BlockCache::new(block_cache_size)),
                     Arc::new(RowCache::new(row_cache_size)),
-                    Arc::new(MemoryTracker::default()),
+                    Arc::default(),
                 )
             }
         };
         let cache = Arc::clone(memory.block_cache());
         let rows = Arc::clone(memory.row_cache());
-        let write_sets = Arc::clone(memory.write_sets());
+        let write_sets = Arc::clone(memory.write_sets().sets());
         let mut store = FileStore::new(Arc::clone(&env), dir)
             .with_direct_reads(options.direct_reads)
             .with_archive(options.log_archive_dir.is_some());
@@ -369,13 +369,7 @@ impl Db {
                 work.report_pressure();
             }
         };
-        // In an ephemeral database, these calls of `observe` have no effect. It uses the memory
-        // trackers of its host database, and a tracker keeps its first observer, which is that of
-        // the host database.
-        write_sets.observe(WRITE_SETS_STEP, observe.clone());
-        work.memory
-            .ephemeral_memtables()
-            .observe(WRITE_SETS_STEP, observe);
+        work.memory.observe(WRITE_SETS_STEP, observe);
         if !work.options.ephemeral {
             let took_ms = (env.monotonic_micros() - started) / 1000;
             report_recovery(&work, &replayed, took_ms);

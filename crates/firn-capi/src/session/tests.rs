@@ -84,7 +84,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         // SAFETY: the database is open, and its sessions have ended.
-        unsafe { firn_close(self.db, std::ptr::null_mut()) };
+        unsafe { firn_close(self.db) };
         let _ = std::fs::remove_dir_all(&self.dir);
     }
 }

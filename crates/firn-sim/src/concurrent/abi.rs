@@ -291,7 +291,7 @@ impl Drop for Server {
         // SAFETY: the database is open, and closed only here. Its tables are closed, and sessions
         // borrow the server, so nothing is left that could use it. After a death of the environment
         // the close fails; the error does not matter here.
-        unsafe { firn_close(self.db, null_mut()) };
+        unsafe { firn_close(self.db) };
     }
 }
 

@@ -1,5 +1,6 @@
 //! Options of a database, with their defaults. Sizes are in bytes.
 
+use super::allocator_stats::AllocatorStats;
 use super::event_listener::{Listener, Silent};
 use super::value::ENTRY_BYTES_MAX;
 use std::path::PathBuf;
@@ -36,6 +37,10 @@ pub struct MutableOptions {
     /// Memory that a transaction's write set may take; the rest spills to files. The server sets it
     /// from `firn_txn_memory_limit`.
     pub txn_memory_limit: AtomicU64,
+    /// Upper limit for the memory of each write set, bytes. The engine derives it from
+    /// [`Self::memory_limit`] and the write sets and loads there are; users cannot set it. An
+    /// ephemeral database shares it with its host database.
+    pub write_set_cap: Arc<AtomicU64>,
     /// Bytes per second that flushes and compactions may read and write together; 0 for no limit.
     pub background_io_rate: AtomicU64,
     /// Values of at least this size go to blob files.
@@ -75,6 +80,12 @@ const LOAD_MEMORY_MAX: u64 = 64 << 20;
 pub const MEMTABLE_MIN: u64 = 64 << 10;
 /// Lower bound of the memory of a bulk load: the sorter of each index needs some KiB.
 const LOAD_MEMORY_MIN: u64 = 64 << 10;
+/// A load keeps the memory with which it begins, so it gets only 1/3 of what a write set may grow
+/// to while no other one exists: that is where a single write set stops growing.
+const LOAD_CAP_SHARE: u64 = 3;
+/// Other write sets do not reduce the memory of a load below this number of bytes, or it would
+/// write and merge very many temporary files.
+const LOAD_CAP_MIN: u64 = 1 << 20;
 
 impl MutableOptions {
     /// The current flush mode.
@@ -98,12 +109,31 @@ impl MutableOptions {
         self.max_wal_size.load(Ordering::Relaxed) / 2
     }
 
+    /// Memory that a write set may take before it spills.
+    #[inline]
+    pub fn write_set_limit(&self) -> u64 {
+        let cap = self.write_set_cap.load(Ordering::Relaxed);
+        self.txn_memory_limit.load(Ordering::Relaxed).min(cap)
+    }
+
     /// Memory in which a bulk load may sort entries before it writes them to files: the memory
-    /// limit of a transaction, but no less than `LOAD_MEMORY_MIN` and no more than
-    /// `LOAD_MEMORY_MAX`.
-    pub fn load_memory(&self) -> u64 {
+    /// limit of a transaction, or a share of `cap`, what a write set may take that begins now, but
+    /// no less than `LOAD_MEMORY_MIN` and no more than `LOAD_MEMORY_MAX`.
+    pub fn load_memory(&self, cap: u64) -> u64 {
+        let cap = cap / LOAD_CAP_SHARE;
         let limit = self.txn_memory_limit.load(Ordering::Relaxed);
-        limit.clamp(LOAD_MEMORY_MIN, LOAD_MEMORY_MAX)
+        limit
+            .min(cap.max(LOAD_CAP_MIN))
+            .clamp(LOAD_MEMORY_MIN, LOAD_MEMORY_MAX)
+    }
+
+    /// The options of an ephemeral database before it follows those of `host`, the database that
+    /// it belongs to.
+    pub fn of_guest(host: &Self) -> Self {
+        Self {
+            write_set_cap: Arc::clone(&host.write_set_cap),
+            ..Self::default()
+        }
     }
 
     /// Copies the options of `host`, the database that this ephemeral database belongs to. Under a
@@ -144,6 +174,7 @@ impl Default for MutableOptions {
             memtable_cap: AtomicU64::new(u64::MAX),
             memory_limit: AtomicU64::new(0),
             txn_memory_limit: AtomicU64::new(64 << 20),
+            write_set_cap: Arc::new(AtomicU64::new(u64::MAX)),
             background_io_rate: AtomicU64::new(0),
             blob_threshold: AtomicU64::new(BLOB_THRESHOLD),
             entry_bytes_max: AtomicU64::new(ENTRY_BYTES_MAX),
@@ -214,6 +245,9 @@ pub struct Options {
     pub ephemeral: bool,
     /// Directory in which the log is archived; it must exist.
     pub log_archive_dir: Option<PathBuf>,
+    /// The memory allocator, from which the memory limit learns what the engine does not count;
+    /// `None` if it has no statistics.
+    pub allocator: Option<Arc<dyn AllocatorStats>>,
     /// Receives messages.
     pub listener: Listener,
 }
@@ -241,6 +275,7 @@ impl Default for Options {
             direct_reads: false,
             ephemeral: false,
             log_archive_dir: None,
+            allocator: None,
             listener: Arc::new(Silent),
         }
     }

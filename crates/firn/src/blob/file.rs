@@ -11,12 +11,12 @@ use super::value_compression;
 use super::zero_fill::ZeroFill;
 use crate::base::blob_buf::BlobBuf;
 use crate::base::blob_ref::{BLOB_HEADER_LEN, BlobCodec, BlobRef};
+use crate::base::pool::Pool;
 use crate::base::{Error, FailureClass, Result};
 use crate::env::{FileUsage, PrefetchBatch, ReadFile, SpanFile};
 use crate::store::{FileKind, FileStore, file_name};
 use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex, RwLockReadGuard};
-use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,12 +32,10 @@ const WRITTEN_AS_ONE: usize = 64 << 10;
 /// The zeros that the zero fill writes, one buffer at a time.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// The buffer for compressed bytes is freed after a read that made it larger than this many bytes.
-const KEPT_BUFFER: usize = 1 << 20;
+/// The buffer for compressed bytes stays for later reads, unless it is larger than this many bytes.
+const KEPT_BUFFER: usize = 256 << 10;
 
-thread_local! {
-    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
+static BUFFERS: Pool<Vec<u8>> = Pool::new();
 
 /// A blob file, identified by its logical id: blob references contain this id, and it stays the
 /// same when a rewrite moves the live blobs to another physical file.
@@ -425,7 +423,7 @@ impl BlobFile {
             }
             return Ok(&room[extent.table..]);
         }
-        SCRATCH.with_borrow_mut(|stored| {
+        BUFFERS.with(Vec::new, |stored| {
             stored.resize(extent.stored as usize, 0);
             let read = opened.read(at, blob, stored).and_then(|()| {
                 let room = buf.reserve(extent.len);

@@ -1,8 +1,9 @@
 //! Compresses and decompresses values and chunks. A value or chunk that would shrink by less than
 //! an eighth stays plain.
 
-use std::cell::RefCell;
-use zstd::bulk::{Compressor, Decompressor};
+use crate::base::pool::Pool;
+use crate::base::zstd_memory::ZstdObject;
+use zstd::zstd_safe::{CCtx, DCtx};
 
 /// The fastest regular level, because a statement waits while its values are compressed.
 const LEVEL: i32 = 1;
@@ -10,10 +11,8 @@ const LEVEL: i32 = 1;
 /// A value or chunk is stored compressed only if that saves at least 1/8 of its bytes.
 const SAVED_PART_MIN: usize = 8;
 
-thread_local! {
-    static COMPRESSOR: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
-    static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
-}
+static COMPRESSORS: Pool<ZstdObject<CCtx<'static>>> = Pool::new();
+static DECOMPRESSORS: Pool<ZstdObject<DCtx<'static>>> = Pool::new();
 
 /// Compresses `bytes`; `None` if they shrink too little.
 pub(super) fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
@@ -22,29 +21,26 @@ pub(super) fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
     let room = bytes
         .len()
         .saturating_sub((bytes.len() / SAVED_PART_MIN).max(1));
-    COMPRESSOR.with_borrow_mut(|slot| {
-        if slot.is_none() {
-            *slot = Compressor::new(LEVEL).ok();
-        }
-        let mut packed = Vec::with_capacity(zstd::zstd_safe::compress_bound(bytes.len()));
-        slot.as_mut()?.compress_to_buffer(bytes, &mut packed).ok()?;
-        (packed.len() <= room).then(|| {
-            packed.shrink_to_fit();
-            packed
-        })
+    let mut packed = Vec::with_capacity(zstd::zstd_safe::compress_bound(bytes.len()));
+    COMPRESSORS
+        .try_with(
+            || ZstdObject::new(CCtx::create()),
+            |context| context.with(|context| context.compress(&mut packed, bytes, LEVEL)),
+        )
+        .ok()?;
+    (packed.len() <= room).then(|| {
+        packed.shrink_to_fit();
+        packed
     })
 }
 
 /// Decompresses `stored`, which [`compress`] has returned, into `value`. Returns false if the
 /// result is not exactly as long as `value`.
 pub(super) fn unpack(stored: &[u8], value: &mut [u8]) -> bool {
-    DECOMPRESSOR.with_borrow_mut(|slot| {
-        if slot.is_none() {
-            *slot = Decompressor::new().ok();
-        }
-        let len = slot
-            .as_mut()
-            .and_then(|d| d.decompress_to_buffer(stored, value).ok());
-        len == Some(value.len())
-    })
+    let len = value.len();
+    let unpacked = DECOMPRESSORS.try_with(
+        || ZstdObject::new(DCtx::create()),
+        |context| context.with(|context| context.decompress(value, stored)),
+    );
+    unpacked == Ok(len)
 }

@@ -196,10 +196,11 @@ impl PinBudget {
     /// Makes pins and the block cache share `bytes`. With `None` they no longer share, and the
     /// block cache keeps its capacity.
     pub(super) fn set_room(&self, bytes: Option<u64>) {
-        *self.room.lock() = bytes.map(|bytes| SharedBudget {
-            bytes,
-            capacity: u64::MAX,
-        });
+        let mut room = self.room.lock();
+        // Keep the capacity, so that the block cache is resized only if that is worth it.
+        let capacity = room.as_ref().map_or(u64::MAX, |room| room.capacity);
+        *room = bytes.map(|bytes| SharedBudget { bytes, capacity });
+        drop(room);
         self.resize_cache();
     }
 

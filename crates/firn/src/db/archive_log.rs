@@ -97,12 +97,6 @@ impl Db {
         self.work.archiver.as_ref().map(|archiver| archiver.stats())
     }
 
-    /// Whether closing left a thread behind because its I/O on the log archive did not end.
-    pub fn archive_left(&self) -> bool {
-        let archiver = self.work.archiver.as_ref();
-        archiver.is_some_and(Archiver::is_left)
-    }
-
     /// Records that the server's binary log ends at `place`. The next change of the catalog writes
     /// this to the log.
     pub fn note_binlog_position(&self, place: OwnedBinlogPosition) {

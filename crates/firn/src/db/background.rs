@@ -12,6 +12,7 @@
 //! Lock order: `flushing` or `running` (never both), then `install`, then the mutex of the commit
 //! pipeline, then `telling`, then `signals`.
 
+mod allocator_watch;
 pub(super) mod blob_gc;
 mod bulk_load_install;
 mod file_splitters;
@@ -23,6 +24,7 @@ mod optimize;
 
 mod stall_input;
 mod threads;
+mod write_set_memory;
 
 pub use blob_gc::BlobReport;
 pub(super) use bulk_load_install::{BulkLoadHost, install_found};

@@ -341,8 +341,8 @@ impl Db {
         let memory = self.memory();
         writeln!(
             out,
-            "write sets {} bytes, indexes and filters of open files {} bytes",
-            memory.write_sets, memory.pinned
+            "write sets {} bytes, indexes and filters of open files {} bytes, not counted {} bytes",
+            memory.write_sets, memory.pinned, memory.uncounted
         )?;
         let pins = self.pin_stats();
         writeln!(
@@ -355,6 +355,9 @@ impl Db {
             limit => format!("limit {limit}"),
         };
         writeln!(out, "in all {} bytes, {limit}", memory.total())?;
+        if let Some(allocator) = &self.options().allocator {
+            writeln!(out, "allocator: {}", allocator.describe())?;
+        }
         for (cache, bytes, hits, misses) in [
             (
                 "block",

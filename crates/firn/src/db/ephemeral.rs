@@ -28,7 +28,7 @@ impl Db {
     pub fn open_ephemeral(&self, dir: &Path) -> Result<Arc<Self>> {
         self.remove_ephemeral(dir)?;
         let host = self.options();
-        let mutable = MutableOptions::default();
+        let mutable = MutableOptions::of_guest(&host.mutable);
         // Only the host database warns of old snapshots.
         mutable.snapshot_age_warning_s.store(0, Ordering::Relaxed);
         let options = Options {
@@ -37,6 +37,7 @@ impl Db {
             background_jobs: host.background_jobs.min(1),
             ephemeral: true,
             log_archive_dir: None,
+            allocator: None,
             ..host.clone()
         };
         let env = Arc::new(UnsyncedEnv::new(Arc::clone(&self.env)));

@@ -2,25 +2,22 @@
 //!
 //! The block cache holds decoded blocks. The page cache would hold their stored form as well, in
 //! memory that the engine's limits do not count. Direct I/O needs aligned memory, offsets and
-//! lengths, so a read goes into a buffer of the thread and is copied out, which costs little beside
-//! the read. If the read was announced, [`Prefetcher`] has begun it already, and the bytes are
+//! lengths, so a read goes into a buffer of a pool and is copied out, which costs little beside the
+//! read. If the read was announced, [`Prefetcher`] has begun it already, and the bytes are
 //! copied from there.
 
 use super::prefetch::{PrefetchBatch, Prefetcher, fill};
 use super::{AlignedBuf, BLOCK, ReadFile};
+use crate::base::pool::Pool;
 use crate::base::{Error, Result};
-use std::cell::RefCell;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A thread keeps its read buffer for the next read, unless the buffer is larger than this many
-/// bytes.
-const KEPT_BUFFER: usize = 1 << 20;
+/// The buffer of a read stays for later reads, unless it is larger than this many bytes.
+const KEPT_BUFFER: usize = 256 << 10;
 
-thread_local! {
-    static BUFFER: RefCell<AlignedBuf> = RefCell::default();
-}
+static BUFFERS: Pool<AlignedBuf> = Pool::new();
 
 /// A file opened for direct reads. The file must not change while it is open.
 pub(super) struct DirectRead {
@@ -41,7 +38,7 @@ impl DirectRead {
     fn read(&self, offset: u64, buf: &mut [u8]) -> std::io::Result<()> {
         let skip = (offset % BLOCK as u64) as usize;
         let wanted = skip + buf.len();
-        BUFFER.with_borrow_mut(|blocks| {
+        BUFFERS.with(AlignedBuf::new, |blocks| {
             blocks.set_len(wanted.next_multiple_of(BLOCK));
             let found = fill(&self.file, offset - skip as u64, blocks.as_mut_slice())?;
             if found < wanted {

@@ -11,9 +11,8 @@ type Job = Box<dyn FnOnce() + Send>;
 /// One background thread for all callers, started by the first one. The thread does one piece of
 /// work at a time; a caller that finds it busy does its work itself.
 ///
-/// Rejected: a thread for each piece of work. The allocator gives each thread its own heap and
-/// keeps the memory of a thread that has ended: a quarter of a gigabyte for an INSERT of a million
-/// rows.
+/// Rejected: a thread for each piece of work. A large transaction writes many, and starting a
+/// thread costs more than handing over a job.
 #[derive(Default)]
 pub(super) struct HelperThread {
     busy: Arc<AtomicBool>,
@@ -64,7 +63,7 @@ fn start() -> Option<(SyncSender<Job>, JoinHandle<()>)> {
 }
 
 impl Drop for HelperThread {
-    /// Waits for the thread to end, because the plugin's code may be unloaded next.
+    /// Waits for the thread to end: a job may use what the database closes next.
     fn drop(&mut self) {
         if let Some((jobs, thread)) = self.thread.get_mut().take() {
             drop(jobs);

@@ -34,6 +34,8 @@ pub type Pacer = Arc<dyn Fn(u64, &AtomicBool) -> Result<()> + Send + Sync>;
 pub struct LoadLimits {
     /// Memory for entries that wait to be sorted or written, bytes.
     pub memory: u64,
+    /// Tells other loads of that memory.
+    pub allowance: MemoryCharge,
     /// Whether the load sorts and writes in a thread of its own.
     pub threads: bool,
     /// Keeps the load within the rate of background I/O.
@@ -42,6 +44,14 @@ pub struct LoadLimits {
     pub interrupted: Arc<AtomicBool>,
     /// Gauge that counts the memory.
     pub gauge: Arc<MemoryTracker>,
+}
+
+impl LoadLimits {
+    /// Reduces the memory to that of one of `loads` loads that share it.
+    pub fn share(&mut self, loads: u64) {
+        self.memory /= loads.max(1);
+        self.allowance.set(self.memory);
+    }
 }
 
 /// Reports the progress of [`IndexLoad::finish`]: entries merged, entries to merge. An error ends
@@ -75,6 +85,7 @@ pub struct IndexLoad {
     held: u64,
     streams: Vec<bool>,
     memory: u64,
+    allowance: MemoryCharge,
     charge: MemoryCharge,
     worker: Worker,
 }
@@ -138,7 +149,7 @@ impl IndexLoad {
         limits: LoadLimits,
     ) -> Result<Self> {
         let made = sorters.iter().enumerate();
-        let made = made.map(|(i, uniqueness)| Sorter::new(ingest, i, *uniqueness));
+        let made = made.map(|(i, uniqueness)| Sorter::new(ingest, i, *uniqueness, limits.memory));
         let work = Sorters {
             sorters: made.collect(),
             pacer: limits.pacer,
@@ -153,6 +164,7 @@ impl IndexLoad {
             held: 0,
             streams: sorters.iter().map(|u| *u != Uniqueness::Start).collect(),
             memory: limits.memory.max(1),
+            allowance: limits.allowance,
             charge: MemoryCharge::new(limits.gauge),
             worker,
         })
@@ -161,6 +173,7 @@ impl IndexLoad {
     /// Changes the memory for waiting entries, bytes.
     pub fn set_memory(&mut self, memory: u64) {
         self.memory = memory.max(1);
+        self.allowance.set(memory);
     }
 
     /// Adds an entry to sorter number `sorter`.

@@ -3,15 +3,25 @@
 use super::load_output::{LoadFailure, LoadOutput};
 use super::merge_lists::{FilesReader, Merge, MergeInput};
 use super::sort_buffer::SortBuffer;
-use super::temp_run::{TempRun, TempRunWriter};
+use super::temp_run::{BLOCK, TempRun, TempRunWriter};
 use super::{NewFiles, RunFactory};
 use crate::base::Result;
 use crate::base::memory_tracker::MemoryCharge;
 use std::sync::Arc;
 
-/// Number of temporary files of about the same size that are merged into one larger file, so that
-/// the last merge reads few files at once.
-const FAN_IN: usize = 128;
+/// Largest and smallest number of temporary files that a merge reads at once.
+const FAN_IN_MAX: usize = 128;
+const FAN_IN_MIN: usize = 8;
+/// Memory of a temporary file that is being merged, bytes: a block, stored and unpacked, and blocks
+/// that are read ahead.
+const OPEN_RUN_BYTES: u64 = 5 * BLOCK as u64;
+
+/// Number of temporary files that a merge reads at once, in a load with `memory` bytes: as many as
+/// it takes to use that memory in two merges.
+fn fan_in(memory: u64) -> usize {
+    let files = (memory / (2 * OPEN_RUN_BYTES)) as usize;
+    files.clamp(FAN_IN_MIN, FAN_IN_MAX)
+}
 
 /// Number of entries between two calls of the caller's [`Pace`].
 const PACE: u64 = 1024;
@@ -65,10 +75,19 @@ pub(super) struct Sorter {
     charge: MemoryCharge,
     entries: u64,
     packed_bytes: u64,
+    /// Number of temporary files of one tier that are merged into one of the next, and that the
+    /// last merge reads at most.
+    fan_in: usize,
 }
 
 impl Sorter {
-    pub(super) fn new(ingest: &Arc<RunFactory>, number: usize, uniqueness: Uniqueness) -> Self {
+    /// A sorter of a load with `memory` bytes.
+    pub(super) fn new(
+        ingest: &Arc<RunFactory>,
+        number: usize,
+        uniqueness: Uniqueness,
+        memory: u64,
+    ) -> Self {
         let state = match uniqueness {
             Uniqueness::Start => SorterState::Sorting,
             _ => SorterState::Streaming(Box::new(LoadOutput::new(ingest, number, 0))),
@@ -83,6 +102,7 @@ impl Sorter {
             charge: MemoryCharge::default(),
             entries: 0,
             packed_bytes: 0,
+            fan_in: fan_in(memory),
         }
     }
 
@@ -140,6 +160,11 @@ impl Sorter {
     ) -> Result<(NewFiles, bool), LoadFailure> {
         if let SorterState::Streaming(output) = self.state {
             return Ok(output.finish()?);
+        }
+        while self.runs.len() > self.fan_in {
+            // The newest runs are the smallest.
+            let surplus = self.runs.len() - self.fan_in + 1;
+            self.merge_newest(surplus.min(self.fan_in), pace)?;
         }
         let expected = self.packed_bytes / 2;
         let mut output = LoadOutput::new(&self.ingest, self.number, expected);
@@ -208,29 +233,34 @@ impl Sorter {
         TempRunWriter::create(versions.source().store(), versions.new_file_id())
     }
 
-    /// Adds a run. If the newest [`FAN_IN`] runs are of one tier, merges them into one of the next
+    /// Adds a run. If `fan_in` of the newest runs are of one tier, merges them into one of the next
     /// tier.
     fn push_run(&mut self, mut tier: u32, run: TempRun, pace: Pace<'_>) -> Result<(), LoadFailure> {
         self.runs.push((tier, run));
-        while self
-            .runs
-            .iter()
-            .rev()
-            .take_while(|(t, _)| *t == tier)
-            .count()
-            == FAN_IN
-        {
-            let mut merge = Merge::new(self.open_runs(self.runs.len() - FAN_IN)?);
-            let mut writer = self.run_file()?;
-            let mut paced = Paced::new(pace, true);
-            while let Some(entry) = merge.entry() {
-                writer.add(entry)?;
-                merge.advance()?;
-                paced.tick(|| writer.bytes())?;
-            }
+        let newest = |runs: &[(u32, TempRun)], tier| {
+            let same = runs.iter().rev().take_while(|(t, _)| *t == tier);
+            same.count()
+        };
+        while newest(&self.runs, tier) == self.fan_in {
+            self.merge_newest(self.fan_in, pace)?;
             tier += 1;
-            self.runs.push((tier, writer.finish()?));
         }
+        Ok(())
+    }
+
+    /// Merges the newest `count` runs into one, of the tier above that of the oldest of them.
+    fn merge_newest(&mut self, count: usize, pace: Pace<'_>) -> Result<(), LoadFailure> {
+        let from = self.runs.len() - count;
+        let tier = self.runs[from].0 + 1;
+        let mut merge = Merge::new(self.open_runs(from)?);
+        let mut writer = self.run_file()?;
+        let mut paced = Paced::new(pace, true);
+        while let Some(entry) = merge.entry() {
+            writer.add(entry)?;
+            merge.advance()?;
+            paced.tick(|| writer.bytes())?;
+        }
+        self.runs.push((tier, writer.finish()?));
         Ok(())
     }
 

@@ -4,7 +4,8 @@ use super::block::{PlaneLayout, StoredForm};
 use super::decode_error::{DecodeError, Decoded};
 use super::dictionary::{Dictionary, DigestedDictionary};
 use super::format::RAW_BLOCK_MAX;
-use std::cell::RefCell;
+use crate::base::pool::Pool;
+use crate::base::zstd_memory::ZstdObject;
 use zstd::zstd_safe::zstd_sys::ZSTD_EndDirective::{ZSTD_e_end, ZSTD_e_flush};
 use zstd::zstd_safe::{
     CCtx, CParameter, DCtx, DParameter, FrameFormat, InBuffer, OutBuffer, ResetDirective,
@@ -89,6 +90,8 @@ impl Tuning {
     }
 }
 
+type Context = ZstdObject<CCtx<'static>>;
+
 /// Compresses blocks one after another and reuses the ZSTD contexts.
 ///
 /// The ZSTD frames have neither magic number nor dictionary id, because the header of the stored
@@ -96,8 +99,8 @@ impl Tuning {
 pub(super) struct Compressor {
     codec: Codec,
     tuning: Tuning,
-    plain: Option<CCtx<'static>>,
-    data: Option<CCtx<'static>>,
+    plain: Option<Context>,
+    data: Option<Context>,
     dictionary: Option<u32>,
     out: Vec<u8>,
 }
@@ -112,7 +115,7 @@ const LONG_MATCH_LEVEL: i32 = 1;
 /// more bytes than it saves.
 const CUT_MIN: usize = 128;
 
-fn zstd_context(level: i32, long_matches: bool) -> CCtx<'static> {
+fn zstd_context(level: i32, long_matches: bool) -> Context {
     let mut context = CCtx::create();
     let mut set = |parameter| {
         context
@@ -128,7 +131,7 @@ fn zstd_context(level: i32, long_matches: bool) -> CCtx<'static> {
     } else {
         set(CParameter::CompressionLevel(level));
     }
-    context
+    ZstdObject::new(context)
 }
 
 impl Compressor {
@@ -155,7 +158,7 @@ impl Compressor {
     pub(super) fn set_dictionary(&mut self, dictionary: &Dictionary) {
         if let Some(context) = &mut self.data {
             context
-                .load_dictionary(dictionary.bytes())
+                .with(|context| context.load_dictionary(dictionary.bytes()).map(drop))
                 .expect("ZSTD takes any bytes as a dictionary");
             self.dictionary = Some(dictionary.id());
         }
@@ -170,7 +173,7 @@ impl Compressor {
         let tails_len = raw.len() - block.tails_at;
         let cut = self.tuning.cut && block.tails_at.min(tails_len) >= CUT_MIN;
         let parts = raw.split_at(if cut { block.tails_at } else { 0 });
-        let len = zstd(context, parts, &mut self.out);
+        let len = context.with(|context| zstd(context, parts, &mut self.out));
         let (codec, id) = match self.dictionary {
             Some(id) => (StoredCodec::ZstdDictionary, id),
             None => (StoredCodec::Zstd, 0),
@@ -189,7 +192,7 @@ impl Compressor {
                 (StoredCodec::Lz4, len)
             }
             (Codec::Zstd { .. }, Some(context)) => {
-                let len = zstd(context, (&[], raw), &mut self.out);
+                let len = context.with(|context| zstd(context, (&[], raw), &mut self.out));
                 (StoredCodec::Zstd, len)
             }
             _ => (StoredCodec::None, None),
@@ -244,14 +247,14 @@ fn zstd(
     written
 }
 
-thread_local! {
-    static DECOMPRESS: RefCell<DCtx<'static>> = RefCell::new({
-        let mut context = DCtx::create();
-        context
-            .set_parameter(DParameter::Format(FrameFormat::Magicless))
-            .expect("ZSTD takes its own parameters");
-        context
-    });
+static DECOMPRESSORS: Pool<ZstdObject<DCtx<'static>>> = Pool::new();
+
+fn decompressor() -> ZstdObject<DCtx<'static>> {
+    let mut context = DCtx::create();
+    context
+        .set_parameter(DParameter::Format(FrameFormat::Magicless))
+        .expect("ZSTD takes its own parameters");
+    ZstdObject::new(context)
 }
 
 /// Upper bound of the expansion factor of all codecs. A block header that claims more is damaged,
@@ -285,13 +288,19 @@ pub(super) fn decompress(
     let mut raw = vec![0; raw_len];
     let len = match (codec, dictionary) {
         (StoredCodec::Lz4, _) => lz4_flex::block::decompress_into(payload, &mut raw).ok(),
-        (StoredCodec::ZstdDictionary, Some(dictionary)) => DECOMPRESS.with_borrow_mut(|d| {
-            d.decompress_using_ddict(&mut raw[..], payload, dictionary.digested())
+        (StoredCodec::ZstdDictionary, Some(dictionary)) => {
+            let bytes = &mut raw[..];
+            DECOMPRESSORS
+                .try_with(decompressor, |d| {
+                    d.with(|d| d.decompress_using_ddict(bytes, payload, dictionary.digested()))
+                })
                 .ok()
-        }),
-        (StoredCodec::Zstd, _) => {
-            DECOMPRESS.with_borrow_mut(|d| d.decompress(&mut raw[..], payload).ok())
         }
+        (StoredCodec::Zstd, _) => DECOMPRESSORS
+            .try_with(decompressor, |d| {
+                d.with(|d| d.decompress(&mut raw[..], payload))
+            })
+            .ok(),
         _ => {
             return Err(DecodeError::Corrupt(
                 "block names a dictionary the file lacks",

@@ -10,6 +10,7 @@
 
 use super::decode_error::{DecodeError, Decoded};
 use crate::base::checksum;
+use crate::base::zstd_memory::ZstdObject;
 use zstd::zstd_safe::DDict;
 
 /// Largest number of dictionaries in one file.
@@ -43,7 +44,7 @@ impl Dictionary {
 /// A dictionary in the form in which ZSTD decompresses with it. The block cache holds it.
 pub struct DigestedDictionary {
     id: u32,
-    digested: DDict<'static>,
+    digested: ZstdObject<DDict<'static>>,
 }
 
 impl DigestedDictionary {
@@ -52,7 +53,7 @@ impl DigestedDictionary {
             .ok_or(DecodeError::Corrupt("dictionary cannot be digested"))?;
         Ok(Self {
             id: dictionary.id(),
-            digested,
+            digested: ZstdObject::new(digested),
         })
     }
 
@@ -62,12 +63,12 @@ impl DigestedDictionary {
     }
 
     pub(super) fn digested(&self) -> &DDict<'static> {
-        &self.digested
+        self.digested.get()
     }
 
     /// Bytes of memory that the digested form takes.
     pub(super) fn memory(&self) -> usize {
-        size_of::<Self>() + self.digested.sizeof()
+        size_of::<Self>() + self.digested().sizeof()
     }
 }
 

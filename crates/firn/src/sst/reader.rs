@@ -13,13 +13,13 @@ use super::index::{BlockEntry, BlockPosition, Index, Partition};
 use super::properties::Properties;
 use super::{CachedBlock, SstBlockCache};
 use crate::base::key::SEQNO_MAX;
+use crate::base::pool::Pool;
 use crate::base::{Error, InternalKey, Result, Seqno, Value, checksum, read_meter};
 use crate::cache::{BlockKey, KeyHash, Pin};
 use crate::env::{PrefetchBatch, ReadFile};
 pub(super) use dictionaries::UsedDictionaries;
 pub use open::OpenHints;
 use std::borrow::Cow;
-use std::cell::RefCell;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
@@ -568,13 +568,15 @@ impl SstReader {
         fill: bool,
         used: &mut UsedDictionaries,
     ) -> Result<Block> {
-        thread_local! {
-            static STORED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-        }
-        STORED.with_borrow_mut(|stored| {
+        static STORED: Pool<Vec<u8>> = Pool::new();
+        STORED.with(Vec::new, |stored| {
             stored.resize(handle.len as usize, 0);
-            self.file.read_exact_at(handle.offset, stored)?;
-            self.decode(stored, handle, fill, used)
+            let read = self.file.read_exact_at(handle.offset, stored);
+            let block = read.and_then(|()| self.decode(stored, handle, fill, used));
+            if stored.len() > KEPT_BUFFER {
+                *stored = Vec::new();
+            }
+            block
         })
     }
 
@@ -605,5 +607,8 @@ impl SstReader {
         damage.at(&self.name, handle.offset)
     }
 }
+
+/// The buffer of a read stays for later reads, unless it is larger than this many bytes.
+const KEPT_BUFFER: usize = 256 << 10;
 
 const TWO_IN_ONE: DecodeError = DecodeError::Corrupt("two blocks in one place");

@@ -44,6 +44,8 @@ struct SortedLoad {
     /// For each sorter, the number of the index whose entries it sorts; `None` for the rows.
     indexes: Vec<Option<usize>>,
     load: Option<IndexLoad>,
+    /// The memory that this load would have alone, bytes.
+    memory: u64,
     /// The largest hidden row id of a loaded row; 0 if there is none.
     row_id: u64,
     /// The largest AUTO_INCREMENT value of a loaded row; 0 if there is none.
@@ -166,6 +168,8 @@ impl SortedLoad {
     ) -> Result<Self> {
         let current = Guard::into_inner(table.current());
         let mut limits = cx.loads.limits();
+        let memory = limits.memory;
+        limits.share(others as u64 + 1);
         limits.threads &= others < THREADS_MAX;
         limits.interrupted = owner.interrupt_flag();
         let mut indexes = vec![None];
@@ -179,6 +183,7 @@ impl SortedLoad {
         }
         Ok(Self {
             load: Some(IndexLoad::new(&cx.ingest, &sorters, limits)?),
+            memory,
             cx: Arc::clone(cx),
             current,
             indexes,
@@ -192,9 +197,8 @@ impl SortedLoad {
     }
 
     fn share_memory(&mut self, loads: usize) {
-        let memory = self.cx.loads.limits().memory / loads.max(1) as u64;
         if let Some(load) = &mut self.load {
-            load.set_memory(memory);
+            load.set_memory(self.memory / loads.max(1) as u64);
         }
     }
 

@@ -10,7 +10,6 @@ use super::write_options::{WriteFlags, WriteOutcome};
 use crate::base::Result;
 use crate::txn::{Isolation, LockOwner, Transaction, TransactionContext};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Approximate bytes of the rows in one commit. A commit takes fewer if the limit for a
 /// transaction's memory is small.
@@ -52,7 +51,7 @@ impl RowLoad {
     ) -> Result<WriteOutcome> {
         // End the piece well before the transaction would spill.
         let mutable = &self.transaction.context().mutable;
-        let limit = mutable.txn_memory_limit.load(Ordering::Relaxed);
+        let limit = mutable.write_set_limit();
         if self.transaction.write_bytes() >= PIECE_BYTES.min(limit / 2) {
             self.commit_piece()?;
         }

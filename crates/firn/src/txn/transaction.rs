@@ -134,7 +134,7 @@ pub struct Transaction {
 impl Transaction {
     /// An idle transaction whose locks belong to `owner`.
     pub fn new(cx: Arc<TransactionContext>, owner: Arc<LockOwner>) -> Self {
-        let limit = cx.mutable.txn_memory_limit.load(Ordering::Relaxed);
+        let limit = cx.mutable.write_set_limit();
         let writes = SharedWriteSet::new(limit, Some(Arc::clone(&cx.ingest)));
         let mark = {
             let mut writes = writes.lock();

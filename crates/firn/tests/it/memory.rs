@@ -1,6 +1,7 @@
 //! The memory limit: the counted memory stays below it.
 
 use firn::base::Value;
+use firn::base::allocator_stats::{AllocatorBytes, AllocatorStats};
 use firn::base::options::Options;
 use firn::db::Db;
 use firn::env::{Env, MemEnv};
@@ -9,7 +10,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const ROWS: u32 = 100_000;
 const LIMIT: u64 = 4 << 20;
@@ -24,8 +25,13 @@ fn value(row: u32, version: u32) -> Vec<u8> {
 }
 
 fn open(env: &MemEnv, limit: u64) -> Arc<Db> {
+    open_with(env, limit, None)
+}
+
+fn open_with(env: &MemEnv, limit: u64, allocator: Option<Arc<dyn AllocatorStats>>) -> Arc<Db> {
     let options = Options {
         background_jobs: 0,
+        allocator,
         wal_segment_size: 1 << 20,
         target_file_size: 4 << 20,
         base_level_size: 4 << 20,
@@ -38,6 +44,9 @@ fn open(env: &MemEnv, limit: u64) -> Arc<Db> {
 
 fn within(db: &Db) {
     let memory = db.memory();
+    let caches = memory.block_cache + memory.row_cache;
+    let others = memory.memtables + memory.write_sets + memory.pinned;
+    assert_eq!(memory.total(), caches + others + memory.uncounted);
     assert!(memory.total() <= memory.limit, "{memory:?}");
 }
 
@@ -207,14 +216,210 @@ fn write_sets_take_their_memory_from_the_caches() {
     let before = db.memory();
     let mut txn = db.new_transaction(db.new_owner(0));
     txn.begin_statement(1, Isolation::ReadCommitted, 0, false);
-    for row in 0..30_000 {
+    for row in 0..10_000 {
         txn.put(&key(row), Value::whole(&[1; 100])).unwrap();
     }
     let during = db.memory();
-    assert!(during.write_sets > 4 << 20, "{during:?}");
-    assert!(during.block_cache_capacity + (2 << 20) < before.block_cache_capacity);
+    assert!(during.write_sets > 2 << 20, "{during:?}");
+    assert!(during.block_cache_capacity + (768 << 10) < before.block_cache_capacity);
     txn.rollback().unwrap();
     let after = db.memory();
     assert_eq!(after.write_sets, 0);
     assert_eq!(after.block_cache_capacity, before.block_cache_capacity);
+}
+
+/// An allocator with as much memory in use as the test says.
+#[derive(Default)]
+struct FakeAllocator {
+    active: AtomicU64,
+    reads: AtomicU64,
+    decays: AtomicU64,
+    purges: AtomicU64,
+}
+
+impl AllocatorStats for FakeAllocator {
+    fn read(&self) -> AllocatorBytes {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        let active = self.active.load(Ordering::Relaxed);
+        AllocatorBytes {
+            active,
+            resident: active,
+            ..AllocatorBytes::default()
+        }
+    }
+
+    fn decay(&self) {
+        self.decays.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn purge(&self) {
+        self.purges.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn describe(&self) -> String {
+        "a fake".to_owned()
+    }
+}
+
+/// The caches shrink by what the allocator has in use beyond the counted parts, and grow when it is
+/// gone. Without a limit they do not change.
+#[test]
+fn memory_that_is_not_counted_takes_room_from_the_caches() {
+    let (env, fake) = (MemEnv::new(), Arc::new(FakeAllocator::default()));
+    let db = open_with(&env, 16 << 20, Some(Arc::clone(&fake) as _));
+    let capacity = |limit, active| {
+        env.advance_clock(100_000);
+        fake.active.store(active, Ordering::Relaxed);
+        db.set_memory_limit(limit);
+        db.watch_memory();
+        let memory = db.memory();
+        memory.block_cache_capacity + memory.row_cache_capacity
+    };
+    let limit = 16 << 20;
+    let most = capacity(limit, 0);
+    let counted = db.memory().total();
+    let less = capacity(limit, counted + (6 << 20));
+    assert_eq!(db.memory().uncounted, 6 << 20);
+    assert_eq!(db.memory().total(), counted + (6 << 20));
+    assert!(
+        (most - (7 << 20)..=most - (4 << 20)).contains(&less),
+        "{most}, {less}"
+    );
+    let least = capacity(limit, 100 << 20);
+    assert!(least > limit / 8 && least < less, "{least}");
+    for _ in 0..400 {
+        capacity(limit, 0);
+    }
+    // The row cache, a third of the caches, grows only by an eighth or more.
+    assert!(capacity(limit, 0) >= most - most / 24);
+    capacity(limit, 100 << 20);
+    assert_eq!(
+        capacity(0, 100 << 20),
+        Options::default().block_cache_size + Options::default().row_cache_size
+    );
+    // A new limit does not remember the readings from before.
+    assert!(capacity(limit, 0) >= most - most / 24);
+}
+
+/// Neither reports nor statements read the allocator's statistics.
+#[test]
+fn only_the_watch_reads_the_allocator() {
+    let (env, fake) = (MemEnv::new(), Arc::new(FakeAllocator::default()));
+    let db = open_with(&env, 16 << 20, Some(Arc::clone(&fake) as _));
+    let reads = || fake.reads.load(Ordering::Relaxed);
+    let before = reads();
+    fake.active.store(100 << 20, Ordering::Relaxed);
+    for _ in 0..1000 {
+        env.advance_clock(1_000_000);
+        db.memory();
+    }
+    write(&db, 0..ROWS / 10, 0);
+    db.flush().unwrap();
+    assert_eq!((reads(), db.memory().uncounted), (before, 0));
+    db.watch_memory();
+    assert_eq!(reads(), before + 1);
+    assert!(db.memory().uncounted > 90 << 20);
+}
+
+/// A thread of the database reads, divides the limit, and gives pages back. The test hangs if it
+/// does not.
+#[test]
+fn a_thread_watches_the_allocator() {
+    let (env, fake) = (MemEnv::new(), Arc::new(FakeAllocator::default()));
+    let options = Options {
+        background_jobs: 1,
+        allocator: Some(Arc::clone(&fake) as _),
+        ..Options::default()
+    };
+    options
+        .mutable
+        .memory_limit
+        .store(64 << 20, Ordering::Relaxed);
+    let db = Db::open(Arc::new(env), Path::new("/db"), options, None).unwrap();
+    let wait = |done: &dyn Fn() -> bool| {
+        while !done() {
+            std::thread::yield_now();
+        }
+    };
+    let calls = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    wait(&|| calls(&fake.decays) > 0);
+    let before = db.memory().block_cache_capacity;
+    assert_eq!(calls(&fake.purges), 0);
+    fake.active.store(100 << 20, Ordering::Relaxed);
+    wait(&|| db.memory().block_cache_capacity < before);
+    wait(&|| calls(&fake.purges) > 0);
+    db.close().unwrap();
+    let reads = calls(&fake.reads);
+    db.memory();
+    assert_eq!(calls(&fake.reads), reads);
+}
+
+/// An ephemeral database spills as early as its host database, as soon as that is pressed.
+#[test]
+fn write_sets_of_an_ephemeral_database_share_the_limit() {
+    let limit = 16 << 20;
+    let db = open(&MemEnv::new(), limit);
+    let guest = db.open_ephemeral(Path::new("/temporary")).unwrap();
+    let cap = |db: &Db| db.options().mutable.write_set_limit();
+    let alone = cap(&guest);
+    assert_eq!(alone, cap(&db));
+    let mut txn = db.new_transaction(db.new_owner(0));
+    txn.begin_statement(1, Isolation::ReadCommitted, 0, false);
+    for row in 0..10_000 {
+        txn.put(&key(row), Value::whole(&[1; 100])).unwrap();
+    }
+    assert!(cap(&guest) < alone);
+    assert_eq!(cap(&guest), cap(&db));
+    txn.rollback().unwrap();
+    assert_eq!(cap(&guest), alone);
+}
+
+/// Loads that have begun and have no entry yet leave little to others.
+#[test]
+fn loads_that_begin_together_share_the_limit() {
+    let limit = 64 << 20;
+    let db = open(&MemEnv::new(), limit);
+    let cap = || db.options().mutable.write_set_limit();
+    let alone = cap();
+    let loads = &db.context().loads;
+    let begun: Vec<_> = (0..20).map(|_| loads.limits()).collect();
+    let sum: u64 = begun.iter().map(|load| load.memory).sum();
+    assert!(begun[0].memory > limit / 8 && begun[0].memory <= limit / 6);
+    assert!(sum <= limit / 4 + 20 * (1 << 20), "{sum}");
+    assert!(cap() < alone / 8, "{} of {alone}", cap());
+    assert_eq!(db.memory().write_sets, 0);
+    drop(begun);
+    assert_eq!(cap(), alone);
+}
+
+/// Transactions that write at the same time spill before they take more than a quarter of the
+/// limit together, whatever each of them may take by its own limit.
+#[test]
+fn many_write_sets_spill_early() {
+    let limit = 16 << 20;
+    let db = open(&MemEnv::new(), limit);
+    let mut sets: Vec<_> = (0..10)
+        .map(|i| db.new_transaction(db.new_owner(i)))
+        .collect();
+    for (i, txn) in sets.iter_mut().enumerate() {
+        txn.begin_statement(i as u64 + 1, Isolation::ReadCommitted, 0, false);
+    }
+    let mut most = 0;
+    for round in 0..4000 {
+        for (i, txn) in sets.iter_mut().enumerate() {
+            let row = i as u32 * 100_000 + round;
+            txn.put(&key(row), Value::whole(&value(row, 0))).unwrap();
+        }
+        most = most.max(db.memory().write_sets);
+    }
+    assert!(most > limit / 8, "{most}");
+    assert!(most <= limit / 4 + 10 * (64 << 10), "{most}");
+    for mut txn in sets {
+        txn.commit().unwrap();
+    }
+    assert_eq!(db.memory().write_sets, 0);
+    db.flush().unwrap();
+    for row in [0, 3999, 100_000, 903_999] {
+        read(&db, row, 0);
+    }
 }

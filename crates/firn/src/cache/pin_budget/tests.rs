@@ -186,6 +186,27 @@ fn evictions_do_not_resize_the_cache() {
     assert!(resizes <= STEPS as usize, "{resizes} resizes");
 }
 
+/// A room that goes up and down by little reduces the block cache once. One that grows by much
+/// gives it more.
+#[test]
+fn a_room_that_changes_a_little_does_not_resize_the_cache_each_time() {
+    let (budget, resizes) = budget(1 << 19);
+    let resized = || resizes.load(Ordering::Relaxed);
+    budget.set_room(Some(1 << 20));
+    let first = resized();
+    for _ in 0..100 {
+        budget.set_room(Some((1 << 20) - (1 << 15)));
+        budget.set_room(Some(1 << 20));
+    }
+    assert_eq!(resized(), first + 1);
+    budget.set_room(Some(5 << 18));
+    assert_eq!(resized(), first + 2);
+    budget.set_room(None);
+    assert_eq!(resized(), first + 2);
+    budget.set_room(Some(5 << 18));
+    assert_eq!(resized(), first + 3, "the capacity is not known");
+}
+
 #[test]
 fn grants_leave_room_for_charges() {
     let (budget, _) = budget(800);

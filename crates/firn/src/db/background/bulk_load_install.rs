@@ -21,12 +21,14 @@ impl LoadHost for BulkLoadHost {
             work.health.check()?;
             work.limiter.take(bytes, cancel)
         });
+        let (memory, allowance) = self.0.memory.begin_load();
         LoadLimits {
-            memory: self.0.options.mutable.load_memory(),
+            memory,
+            allowance,
             threads: self.0.options.background_jobs > 0,
             pacer,
             interrupted: Arc::default(),
-            gauge: Arc::clone(self.0.memory.write_sets()),
+            gauge: Arc::clone(self.0.memory.write_sets().loads()),
         }
     }
 

@@ -1,10 +1,14 @@
-//! One memory limit over caches, memtables, indexes and write sets.
+//! One memory limit over all memory of the engine.
 
 use super::BackgroundWork;
+use super::allocator_watch::{AllocatorWatch, UncountedAllowance};
+use super::write_set_memory::WriteSetMemory;
+use crate::base::allocator_stats::AllocatorBytes;
 use crate::base::memory_tracker::{MemoryCharge, MemoryTracker};
 use crate::base::options::{MEMTABLE_MIN, MutableOptions, Options};
 use crate::cache::RowCache;
 use crate::db::Db;
+use crate::env::Env;
 use crate::read::SuperVersion;
 use crate::sst::{SstBlockCache, SstReader};
 use crate::version::{FileHandle, Version};
@@ -12,7 +16,7 @@ use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Memory use by part, bytes as the engine counts them.
+/// Memory use by part, bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MemoryReport {
     /// The limit; 0 for none.
@@ -32,12 +36,22 @@ pub struct MemoryReport {
     pub row_cache: u64,
     /// Capacity of the row cache.
     pub row_cache_capacity: u64,
+    /// Memory in use according to the allocator that the engine does not count; 0 if the allocator
+    /// has no statistics.
+    pub uncounted: u64,
+    /// Numbers of the memory allocator; zeros if it has no statistics.
+    pub allocator: AllocatorBytes,
 }
 
 impl MemoryReport {
-    /// Sum of all parts.
-    pub fn total(&self) -> u64 {
+    /// Sum of the parts that the engine counts.
+    pub fn counted(&self) -> u64 {
         self.memtables + self.write_sets + self.pinned + self.block_cache + self.row_cache
+    }
+
+    /// All memory in use.
+    pub fn total(&self) -> u64 {
+        self.counted() + self.uncounted
     }
 }
 
@@ -51,6 +65,8 @@ struct MemoryDemand {
     /// Configured size at which a memtable freezes.
     memtable_size: u64,
     write_sets: u64,
+    /// Memory that the allocator reports and the engine does not count, at most half of the limit.
+    uncounted: u64,
 }
 
 /// A division of the limit, bytes.
@@ -85,6 +101,11 @@ const CACHES_SHARE_MIN: u64 = 8;
 const ROWS_SHARE: u64 = 3;
 /// The caches' room changes in steps of 1/64 of the limit.
 const STEPS: u64 = 64;
+/// Memory that is not counted takes at most 1/2 of the limit from the parts. With more the caches
+/// would be too small to work, and what takes the memory would take it all the same.
+const UNCOUNTED_SHARE_MAX: u64 = 2;
+/// The division allows for uncounted memory in steps of 1/32 of the limit.
+const UNCOUNTED_STEPS: u64 = 32;
 
 /// Memory that a memtable frozen at `size` takes from the allocator, bytes.
 fn footprint(size: u64) -> u64 {
@@ -92,13 +113,15 @@ fn footprint(size: u64) -> u64 {
 }
 
 fn split(limit: u64, demand: MemoryDemand) -> MemorySplit {
-    let left = limit.saturating_sub(demand.write_sets);
+    let step = (limit / STEPS).max(1);
+    // Round up: the size of the memtables changes only when the others take a step more or less.
+    let others = (demand.write_sets + demand.uncounted).next_multiple_of(step);
+    let left = limit.saturating_sub(others);
     let memtable_size = (left / MEMTABLE_SHARE)
         .max(MEMTABLE_MIN)
         .min(demand.memtable_size);
     let reserved =
         demand.memtables.max(MEMTABLES * footprint(memtable_size)) + demand.ephemeral_memtables;
-    let step = (limit / STEPS).max(1);
     // Round down: the caches grow by a step only when there is room for the whole step.
     let caches = left.saturating_sub(reserved) / step * step;
     let caches = caches.max(step);
@@ -124,28 +147,34 @@ fn split(limit: u64, demand: MemoryDemand) -> MemorySplit {
 /// The more memory frozen memtables take, the more writers are slowed. When the memtables leave
 /// less than an eighth of the limit to the caches, writers stop until a flush has made room; the
 /// stall gate treats this like too many memtables. Nothing is ever refused because of the limit.
-/// Write sets alone may exceed it, up to their own limit each.
+/// [`WriteSetMemory`] says how write sets and loads keep to a quarter.
+///
+/// The allocator knows what the engine does not count: stacks of structures, log buffers, running
+/// compactions, blocks that readers hold after their eviction, row locks, gaps between allocations.
+/// The memory that it has in use beyond the counted parts comes out of the caches' room, at most
+/// half of the limit. The pages that it keeps unused do not count, because a cache that shrinks
+/// leaves such pages, and would then shrink again because of them; instead they go back to the
+/// system when the resident memory exceeds the limit.
 ///
 /// Lock: `current` is held while a division is computed and applied, outside the locks of the
 /// caches.
 ///
-/// The bytes are those the engine counts, allocator headers estimated. Not counted: stacks, log
-/// buffers (a few MiB), running compactions (about 10 MiB each), decoded blocks that readers hold
-/// after their eviction.
-///
-/// Rejected: watching the process's memory (it belongs to the server, and lags); a ledger that
-/// every part asks for each allocation (a contended counter in the hot paths).
+/// Rejected: watching the process's memory (it belongs to the server); a ledger that every part
+/// asks for each allocation (a contended counter in the hot paths).
 pub(in crate::db) struct MemoryArbiter {
     mutable: Arc<MutableOptions>,
     cache: Arc<SstBlockCache>,
     rows: Arc<RowCache>,
-    write_sets: Arc<MemoryTracker>,
+    write_sets: Arc<WriteSetMemory>,
     /// Size of the block cache while there is no limit.
     block_cache_size: AtomicU64,
     /// Size of the row cache while there is no limit.
     row_cache_size: AtomicU64,
-    /// The division in force.
-    current: Mutex<Option<MemorySplit>>,
+    allocator: AllocatorWatch,
+    current: Mutex<CurrentSplit>,
+    /// Uncounted memory that the division in force allows for, at most half of the limit, bytes.
+    /// Writers read it without waiting for a division.
+    uncounted: AtomicU64,
     /// Memory of the memtables of all ephemeral databases whose host database is this one; it
     /// counts within this database's limit.
     ephemeral_memtables: Arc<MemoryTracker>,
@@ -153,6 +182,13 @@ pub(in crate::db) struct MemoryArbiter {
     /// The memory of the ephemeral database, if this is the memory arbiter of one; `None` for the
     /// server's database.
     guest: Option<EphemeralMemory>,
+}
+
+/// The division in force, and the uncounted memory that it allows for.
+#[derive(Default)]
+struct CurrentSplit {
+    split: Option<MemorySplit>,
+    uncounted: UncountedAllowance,
 }
 
 /// The memory of an ephemeral database. The database uses the block cache and the memory limit of
@@ -165,18 +201,21 @@ struct EphemeralMemory {
 impl MemoryArbiter {
     pub(in crate::db) fn new(
         options: &Options,
+        env: Arc<dyn Env>,
         cache: Arc<SstBlockCache>,
         rows: Arc<RowCache>,
-        write_sets: Arc<MemoryTracker>,
+        write_sets: Arc<WriteSetMemory>,
     ) -> Self {
         Self {
             mutable: Arc::clone(&options.mutable),
+            allocator: AllocatorWatch::new(options.allocator.clone(), env),
             cache,
             rows,
             write_sets,
             block_cache_size: AtomicU64::new(options.block_cache_size),
             row_cache_size: AtomicU64::new(options.row_cache_size),
-            current: Mutex::new(None),
+            current: Mutex::default(),
+            uncounted: AtomicU64::new(0),
             ephemeral_memtables: Arc::default(),
             closed: Mutex::default(),
             guest: None,
@@ -185,11 +224,12 @@ impl MemoryArbiter {
 
     /// Makes the memory arbiter of an ephemeral database whose host database has the arbiter
     /// `self`. The new arbiter uses the memory limit and the block cache of the host database.
-    pub(in crate::db) fn guest(&self, options: &Options) -> Self {
+    pub(in crate::db) fn guest(&self, options: &Options, env: Arc<dyn Env>) -> Self {
         options.mutable.follow(&self.mutable);
         let charge = MemoryCharge::new(Arc::clone(&self.ephemeral_memtables));
         let mut guest = Self::new(
             options,
+            env,
             Arc::clone(&self.cache),
             Arc::new(RowCache::new(0)),
             Arc::clone(&self.write_sets),
@@ -211,12 +251,6 @@ impl MemoryArbiter {
         &self.rows
     }
 
-    /// The memory tracker to which the ephemeral databases beside this database charge their
-    /// memtables.
-    pub(in crate::db) fn ephemeral_memtables(&self) -> &Arc<MemoryTracker> {
-        &self.ephemeral_memtables
-    }
-
     /// The initial sizes of block cache and row cache, which fix their shards and hash tables. Also
     /// sets the size at which the first memtables freeze.
     pub(in crate::db) fn initial_sizes(options: &Options) -> (u64, u64) {
@@ -229,6 +263,7 @@ impl MemoryArbiter {
                     ephemeral_memtables: 0,
                     memtable_size,
                     write_sets: 0,
+                    uncounted: 0,
                 };
                 let split = split(limit, nothing);
                 let cap = &options.mutable.memtable_cap;
@@ -250,16 +285,27 @@ impl MemoryArbiter {
         // another thread could apply a newer division first, and this one would overwrite it.
         let mut current = self.current.lock();
         let limit = self.mutable.memory_limit.load(Ordering::Relaxed);
-        let wanted = match limit {
-            0 => MemorySplit {
-                blocks: self.block_cache_size.load(Ordering::Relaxed),
-                pins: u64::MAX,
-                rows: self.row_cache_size.load(Ordering::Relaxed),
-                memtable_size: u64::MAX,
-            },
-            limit => split(limit, self.demand(super_version)),
+        let (wanted, uncounted) = match limit {
+            0 => {
+                let sizes = MemorySplit {
+                    blocks: self.block_cache_size.load(Ordering::Relaxed),
+                    pins: u64::MAX,
+                    rows: self.row_cache_size.load(Ordering::Relaxed),
+                    memtable_size: u64::MAX,
+                };
+                // A later limit begins with the readings of its own time.
+                current.uncounted = UncountedAllowance::default();
+                (sizes, 0)
+            }
+            limit => {
+                let uncounted = current.uncounted.bytes().min(limit / UNCOUNTED_SHARE_MAX);
+                let demand = self.demand(super_version, uncounted);
+                (split(limit, demand), uncounted)
+            }
         };
-        if *current == Some(wanted) {
+        set_if_new(&self.mutable.write_set_cap, self.write_sets.cap(limit));
+        set_if_new(&self.uncounted, uncounted);
+        if current.split == Some(wanted) {
             return;
         }
         self.mutable
@@ -272,15 +318,16 @@ impl MemoryArbiter {
             self.cache.set_room(wanted.blocks, wanted.pins);
             self.rows.set_room(wanted.rows);
         }
-        *current = Some(wanted);
+        current.split = Some(wanted);
     }
 
-    fn demand(&self, super_version: &SuperVersion) -> MemoryDemand {
+    fn demand(&self, super_version: &SuperVersion, uncounted: u64) -> MemoryDemand {
         MemoryDemand {
+            uncounted,
             memtables: memtable_bytes(super_version),
             ephemeral_memtables: self.ephemeral_memtables.sum(),
             memtable_size: self.mutable.memtable_size.load(Ordering::Relaxed),
-            write_sets: self.write_sets.sum(),
+            write_sets: self.write_sets.in_use(),
         }
     }
 
@@ -289,26 +336,83 @@ impl MemoryArbiter {
     pub(in crate::db) fn frozen_room(&self) -> Option<u64> {
         let limit = self.mutable.memory_limit.load(Ordering::Relaxed);
         let most = limit - limit / CACHES_SHARE_MIN;
-        (limit > 0).then(|| most.saturating_sub(self.write_sets.sum()))
+        let others = self.uncounted.load(Ordering::Relaxed) + self.write_sets.in_use();
+        (limit > 0).then(|| most.saturating_sub(others))
     }
 
-    /// The memory tracker of write sets and loads.
-    pub(in crate::db) fn write_sets(&self) -> &Arc<MemoryTracker> {
+    /// The memory of write sets and loads.
+    pub(in crate::db) fn write_sets(&self) -> &Arc<WriteSetMemory> {
         &self.write_sets
     }
 
+    /// The memory with which a load begins, bytes, and the charge that other loads and write sets
+    /// see as its allowance.
+    pub(in crate::db) fn begin_load(&self) -> (u64, MemoryCharge) {
+        let host = self.guest.as_ref().map(|guest| &guest.host);
+        self.write_sets.begin_load(host.unwrap_or(&self.mutable))
+    }
+
+    /// Has `observer` called when the memory of write sets, loads or ephemeral memtables crosses a
+    /// multiple of `every` bytes. The observers of an ephemeral database have no effect: it uses
+    /// the memory trackers of its host database, and a tracker keeps its first observer.
+    pub(in crate::db) fn observe(
+        &self,
+        every: u64,
+        observer: impl Fn() + Clone + Send + Sync + 'static,
+    ) {
+        self.write_sets.observe(every, observer.clone());
+        self.ephemeral_memtables.observe(every, observer);
+    }
+
     pub(in crate::db) fn report(&self, super_version: &SuperVersion) -> MemoryReport {
+        let mut report = self.counted_report(super_version);
+        let reading = self.allocator.last();
+        report.uncounted = reading.uncounted;
+        report.allocator = reading.bytes;
+        report
+    }
+
+    fn counted_report(&self, super_version: &SuperVersion) -> MemoryReport {
         let (blocks, rows) = (self.cache.stats(), self.rows.stats());
         MemoryReport {
             limit: self.mutable.memory_limit.load(Ordering::Relaxed),
             memtables: memtable_bytes(super_version) + self.ephemeral_memtables.sum(),
-            write_sets: self.write_sets.sum(),
+            write_sets: self.write_sets.in_use(),
             pinned: self.cache.pins().used(),
             block_cache: blocks.bytes,
             block_cache_capacity: blocks.capacity,
             row_cache: rows.bytes,
             row_cache_capacity: rows.capacity,
+            uncounted: 0,
+            allocator: AllocatorBytes::default(),
         }
+    }
+
+    /// The allocator, as far as it is watched.
+    pub(super) fn allocator(&self) -> &AllocatorWatch {
+        &self.allocator
+    }
+
+    /// Reads the allocator's statistics, and has it give unused pages back. Returns whether the
+    /// limit must be divided again.
+    fn heed_allocator(&self, super_version: &SuperVersion) -> bool {
+        let counted = || self.counted_report(super_version).counted();
+        let Some(reading) = self.allocator.read(counted) else {
+            return false;
+        };
+        let limit = self.mutable.memory_limit.load(Ordering::Relaxed);
+        // Writers wait for the mutex `current`, and giving pages back takes long.
+        self.allocator.give_back(limit);
+        let mut current = self.current.lock();
+        let step = (limit / UNCOUNTED_STEPS).max(1);
+        limit > 0 && current.uncounted.heed(reading, step)
+    }
+}
+
+/// Stores `value`, unless it is there already: other threads read `atomic` with each write.
+fn set_if_new(atomic: &AtomicU64, value: u64) {
+    if atomic.load(Ordering::Relaxed) != value {
+        atomic.store(value, Ordering::Relaxed);
     }
 }
 
@@ -369,6 +473,17 @@ impl ClosedFiles {
 }
 
 impl BackgroundWork {
+    /// Reads the allocator's statistics and follows them. Reading takes the locks of all threads'
+    /// caches in turn, so only one thread does it, and no thread that works for a statement.
+    pub(super) fn watch_memory(&self) {
+        // Release the super version before the limit is divided: it may be the last that keeps a
+        // flushed memtable.
+        let changed = self.memory.heed_allocator(&self.super_versions.pin());
+        if changed {
+            self.report_pressure();
+        }
+    }
+
     /// If the pins exceed their limit by far, evicts readers, and closes files with granted pins
     /// until the rest is within the limit. The next read of such a file opens it again, without a
     /// grant. Statements that are reading a closed file keep its pins until they end.
@@ -412,6 +527,12 @@ impl Db {
     /// Memory use by part.
     pub fn memory(&self) -> MemoryReport {
         self.work.memory.report(&self.cx.super_versions.pin())
+    }
+
+    /// Reads the allocator's statistics. A thread of the database does it every 100 ms; a database
+    /// without background threads needs this call.
+    pub fn watch_memory(&self) {
+        self.work.watch_memory();
     }
 
     /// Changes the memory limit, bytes; 0 for none. Takes effect at once.

@@ -1,5 +1,5 @@
 //! The background threads: flush, compaction, log, deletion of files, memory of open files, blob
-//! collection, archive of the log.
+//! collection, archive of the log; and, if the allocator has statistics, the memory limit.
 //!
 //! Each thread loops: do one piece of work, or wait for its signal with a timeout. Because of the
 //! timeout, a lost signal only delays the work. An error of a transient kind (a full disk) is
@@ -29,6 +29,9 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Pause of the deletion thread between two steps, while obsolete files are left.
 const DELETE_STEP: Duration = Duration::from_millis(50);
+
+/// Pause between two looks at the allocator.
+const MEMORY_STEP: Duration = Duration::from_millis(100);
 
 /// Pause between two searches for garbage in blob files.
 const BLOB_STEP: Duration = Duration::from_millis(200);
@@ -196,6 +199,16 @@ impl BackgroundWork {
         }
     }
 
+    /// Divides the memory limit anew as the memory changes that the engine does not count, and has
+    /// the allocator give unused pages back. A thread of its own, because a flush or a compaction
+    /// may take long, and takes memory meanwhile.
+    fn memory_loop(&self) {
+        while !self.stopping.load(Ordering::Acquire) {
+            self.watch_memory();
+            self.memory.allocator().pause(MEMORY_STEP);
+        }
+    }
+
     /// A thread of its own bounds the memory of open files: memory must not run out while other
     /// threads sync, delete or compact.
     fn pins_loop(&self) {
@@ -281,6 +294,9 @@ impl BackgroundThreads {
         }
         let archive =
             || AbandonableThread::start(work, "firn-archive", BackgroundWork::archive_loop);
+        if work.memory.allocator().source().is_some() {
+            threads.push(spawn(work, "firn-memory", BackgroundWork::memory_loop));
+        }
         for _ in 0..work.options.background_jobs {
             threads.push(spawn(work, "firn-compact", BackgroundWork::compaction_loop));
         }
@@ -302,6 +318,7 @@ impl BackgroundThreads {
             self.work.signal.notify_all();
         }
         self.work.memory.block_cache().pins().ask_for_sweep();
+        self.work.memory.allocator().stop();
         for thread in self.threads {
             // A thread that panicked has reported the panic and poisoned the engine.
             let _ = thread.join();

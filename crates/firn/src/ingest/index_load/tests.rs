@@ -4,7 +4,7 @@ use crate::base::options::Options;
 use crate::base::{InternalIterator, Kind, Value};
 use crate::env::MemEnv;
 use crate::ingest::tests::ingest_with;
-use crate::store::parse_file_name;
+use crate::store::{FileKind, parse_file_name};
 use crate::version::FileHandle;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -24,6 +24,7 @@ fn setup() -> Arc<RunFactory> {
 fn limits(memory: u64, threads: bool) -> LoadLimits {
     LoadLimits {
         memory,
+        allowance: MemoryCharge::default(),
         threads,
         pacer: Arc::new(|_, _| Ok(())),
         interrupted: Arc::default(),
@@ -259,13 +260,35 @@ fn a_list_that_waits_for_the_end_stays_charged_until_it_is_merged() {
     );
 }
 
+/// Number of temporary runs in the directory.
+fn runs(ingest: &RunFactory) -> usize {
+    let store = ingest.versions().source().store();
+    let names = store.env().list_dir(store.dir()).unwrap();
+    let kinds = names.iter().filter_map(|name| parse_file_name(name));
+    kinds.filter(|(kind, _)| *kind == FileKind::Sort).count()
+}
+
+/// A load with little memory merges eight runs at a time, of one tier into one of the next, and so
+/// few are left at any time and for the last merge.
 #[test]
 fn more_runs_than_are_merged_at_once() {
     let ingest = setup();
+    let mut limits = limits(10 << 10, false);
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (write, watched) = (Arc::clone(&seen), Arc::clone(&ingest));
+    limits.pacer = Arc::new(move |_, _| {
+        let now = runs(&watched);
+        assert!(now <= 3 * 5 * 8 + 1, "{now} runs at a time");
+        write.lock().push(now);
+        Ok(())
+    });
     let mut rng = StdRng::seed_from_u64(5);
     let numbers = numbers(20_000, Order::Shuffled, &mut rng);
-    // Runs of a few dozen rows give two tiers.
-    let files = load(&ingest, &numbers, limits(10 << 10, true)).unwrap();
+    let files = load(&ingest, &numbers, limits).unwrap();
+    let made = ingest.versions().new_file_id() as usize - files.files().len();
+    assert!(made > 3 * 8usize.pow(4), "{made} runs: five tiers");
+    let last = *seen.lock().last().unwrap();
+    assert!(last <= 8, "the last merge reads {last} runs");
     assert!(stored(&ingest, &files) == expected(&numbers));
 }
 

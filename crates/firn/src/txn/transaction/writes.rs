@@ -172,13 +172,13 @@ impl Transaction {
 
     pub(super) fn write(&mut self, write: impl FnOnce(&mut WriteSet) -> Result<()>) -> Result<()> {
         let mut writes = self.writes.lock();
-        if !std::mem::replace(&mut self.wrote, true) {
-            let mutable = &self.cx.mutable;
-            writes.set_limits(
-                mutable.txn_memory_limit.load(Ordering::Relaxed),
-                mutable.entry_bytes_max.load(Ordering::Relaxed),
-            );
-        }
+        self.wrote = true;
+        // Ask for the limits at each write: the limit becomes smaller while other sets grow.
+        let mutable = &self.cx.mutable;
+        writes.set_limits(
+            mutable.write_set_limit(),
+            mutable.entry_bytes_max.load(Ordering::Relaxed),
+        );
         let written = write(&mut writes);
         self.mark = writes.mark();
         self.entry.set_write_bytes(writes.bytes());

@@ -8,6 +8,7 @@ fn demand(memtables: u64, write_sets: u64) -> MemoryDemand {
         ephemeral_memtables: 0,
         memtable_size: 64 * MIB,
         write_sets,
+        uncounted: 0,
     }
 }
 
@@ -46,6 +47,17 @@ fn ordinary_work_moves_nothing() {
     assert_eq!(late.memtable_size, at_rest.memtable_size);
 }
 
+/// Write sets that change by little change no size.
+#[test]
+fn sizes_change_in_steps() {
+    let limit = 512 * MIB;
+    let mut splits: Vec<_> = (0..16 * 1024)
+        .map(|kib| split(limit, demand(0, kib << 10)))
+        .collect();
+    splits.dedup();
+    assert!(splits.len() <= 3, "{splits:?}");
+}
+
 /// Memtables of an ephemeral database come out of the caches' room.
 #[test]
 fn memtables_of_a_database_beside_take_room_from_the_caches() {
@@ -68,4 +80,20 @@ fn what_exceeds_the_limit_leaves_the_caches_a_step() {
     let split = split(64 * MIB, demand(64 * MIB, 64 * MIB));
     assert_eq!(split.blocks + split.rows, MIB);
     assert_eq!(split.memtable_size, MEMTABLE_MIN);
+}
+
+/// Uncounted memory comes out of the caches' room.
+#[test]
+fn uncounted_memory_takes_room_from_the_caches() {
+    let limit = 256 * MIB;
+    let caches = |uncounted| {
+        let demand = MemoryDemand {
+            uncounted,
+            ..demand(0, 0)
+        };
+        let split = split(limit, demand);
+        split.blocks + split.rows
+    };
+    assert!(caches(32 * MIB) <= caches(0) - 24 * MIB);
+    assert!(caches(limit / 2) > limit / 4);
 }
