@@ -47,7 +47,7 @@ pub fn flush(
     let keep = |key: InternalKey<'_>, value: Value<'_>, cached| outputs.add(key, value, cached);
     let pace = |_: &JobStats| check_stopping(cancel);
     filter(source, &mut rule, |_| false, pace, &mut stats, keep)?;
-    let (files, written) = outputs.finish()?;
+    let (files, written) = outputs.finish(&mut stats)?;
     stats.finish(written, &files)?;
     ctx.limiter.owe(written);
     Ok((files, stats))

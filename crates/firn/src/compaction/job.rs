@@ -12,7 +12,7 @@
 
 use super::block_reuse::copy_block;
 use super::drop_rule::{DropDecision, DropRule, RetiredIndexes, Snapshots};
-use super::input_files::source_of;
+use super::input_files::{recipe_offers, source_of};
 use super::job_stats::{JobStats, lost};
 use super::level_targets::LevelTargets;
 use super::output_files::{JobContext, Outputs};
@@ -60,10 +60,13 @@ pub fn run_job(
     let level_targets = LevelTargets::of(version, ctx.options.base_level_size);
     let file_size = level_targets.file_size(job.output_level, ctx.options.target_file_size);
     let splitter = Splitter::new(file_size, boundaries);
-    let mut outputs = Outputs::new(ctx, job.output_level, splitter);
+    let expected: u64 = job.files().map(|(_, f)| f.entries).sum();
+    let offers = recipe_offers(job)?;
+    let mut outputs = Outputs::new(ctx, job.output_level, splitter)
+        .with_recipe_offers(offers)
+        .with_input(job.size(), if into_last { expected } else { 0 });
     let mut source = MergeIter::new(job.inputs.iter().map(source_of).collect());
     let mut below = |user_key: &[u8]| below.is_empty(user_key);
-    let expected: u64 = job.files().map(|(_, f)| f.entries).sum();
     // Bytes charged to the rate limiter so far. While the job runs, each entry is charged its share
     // of `read_bytes` when it is read, and the same again when it is written. When the job ends, it
     // is charged those bytes that it has really read and written beyond these shares.
@@ -80,6 +83,7 @@ pub fn run_job(
     let mut on = source.seek_to_first()?;
     while on {
         paced.tick(&stats)?;
+        outputs.has_read(stats.entries_in);
         let copied = match ctx.options.block_reuse {
             true => copy_block(&mut source, &mut rule, &mut outputs, &mut stats)?,
             false => None,
@@ -97,7 +101,7 @@ pub fn run_job(
     if stats.entries_in != expected {
         return Err(lost(&format!("{stats:?}, inputs hold {expected}")));
     }
-    let (files, written) = outputs.finish()?;
+    let (files, written) = outputs.finish(&mut stats)?;
     stats.finish(written, &files)?;
     let moved = stats.read_bytes + stats.written_bytes;
     ctx.limiter.owe(moved.saturating_sub(taken));

@@ -15,6 +15,10 @@ pub struct JobStats {
     pub reused_bytes: u64,
     /// Files written.
     pub files_written: u64,
+    /// Files written for which tunings were tried and a dictionary was trained.
+    pub recipes_tried: u64,
+    /// Files written that inherited the recipe of another file.
+    pub recipes_inherited: u64,
     /// Entries read.
     pub entries_in: u64,
     /// Entries written.

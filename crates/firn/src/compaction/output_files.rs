@@ -1,12 +1,13 @@
 //! Writes the sorted entries of a flush or a compaction into new SSTs.
 
 use super::cache_handover::{CacheHandover, FromCache};
+use super::job_stats::JobStats;
 use super::rate_limiter::RateLimiter;
 use super::splitter::Splitter;
 use crate::base::options::Options;
 use crate::base::prefix_extractor::PrefixExtractors;
 use crate::base::{InternalKey, Result, Value};
-use crate::sst::{Density, SstOptions, SstWriter, StoredBlock};
+use crate::sst::{Density, RecipeOffers, SstOptions, SstWriter, StoredBlock};
 use crate::version::{BLOB_FILES_MAX, FileMeta, LAST_LEVEL, VersionSet};
 use std::sync::Arc;
 
@@ -37,6 +38,7 @@ pub(super) struct Outputs<'a> {
     ctx: JobContext<'a>,
     splitter: Splitter,
     at_rest: bool,
+    offers: Arc<RecipeOffers>,
     writer: Option<SstWriter>,
     last_key: Vec<u8>,
     superseded: u64,
@@ -47,6 +49,12 @@ pub(super) struct Outputs<'a> {
     in_reserve: Option<u64>,
     done: Vec<FileMeta>,
     written: u64,
+    /// Stored bytes and entries of all inputs of a job into the last level; 0 otherwise.
+    input: (u64, u64),
+    /// Entries of the inputs that were read so far.
+    read: u64,
+    recipes_tried: u64,
+    recipes_inherited: u64,
 }
 
 impl<'a> Outputs<'a> {
@@ -55,6 +63,7 @@ impl<'a> Outputs<'a> {
             ctx,
             splitter,
             at_rest: usize::from(output_level) == LAST_LEVEL,
+            offers: Arc::default(),
             writer: None,
             last_key: Vec::new(),
             superseded: 0,
@@ -63,7 +72,42 @@ impl<'a> Outputs<'a> {
             in_reserve: None,
             done: Vec::new(),
             written: 0,
+            input: (0, 0),
+            read: 0,
+            recipes_tried: 0,
+            recipes_inherited: 0,
         }
+    }
+
+    /// Lets the files inherit one of the recipes `offers`.
+    pub(super) fn with_recipe_offers(mut self, offers: RecipeOffers) -> Self {
+        self.offers = Arc::new(offers);
+        self
+    }
+
+    /// Says that the inputs have this many stored bytes and entries, so that files of about equal
+    /// size can be made of them. [`Self::has_read`] must follow.
+    pub(super) fn with_input(mut self, bytes: u64, entries: u64) -> Self {
+        self.input = (bytes, entries);
+        self
+    }
+
+    /// Says that `entries` of the inputs' entries were read so far.
+    pub(super) fn has_read(&mut self, entries: u64) {
+        self.read = entries;
+    }
+
+    /// The bytes that are still to be written, as the bytes written so far foretell them.
+    fn remaining(&self) -> Option<u64> {
+        let (bytes, entries) = self.input;
+        let left = entries.checked_sub(self.read).filter(|_| entries > 0)?;
+        let share = |of: u64, part: u64, all: u64| {
+            (u128::from(of) * u128::from(part) / u128::from(all.max(1))) as u64
+        };
+        Some(match self.written {
+            0 => share(bytes, left, entries),
+            written => share(written, left, self.read),
+        })
     }
 
     /// Adds the next entry. Entries come in the order of internal keys. `cached` says whether the
@@ -147,14 +191,19 @@ impl<'a> Outputs<'a> {
     }
 
     /// Finishes the last file. Returns the metadata of all files and the sum of their sizes in
-    /// bytes. All files are synced.
-    pub(super) fn finish(mut self) -> Result<(Vec<FileMeta>, u64)> {
+    /// bytes, and counts the origins of their recipes in `stats`. All files are synced.
+    pub(super) fn finish(mut self, stats: &mut JobStats) -> Result<(Vec<FileMeta>, u64)> {
         self.close()?;
+        stats.recipes_tried = self.recipes_tried;
+        stats.recipes_inherited = self.recipes_inherited;
         self.created.clear();
         Ok((std::mem::take(&mut self.done), self.written))
     }
 
     fn create(&mut self) -> Result<SstWriter> {
+        if let Some(remaining) = self.remaining() {
+            self.splitter.begin_file(remaining);
+        }
         let store = self.ctx.versions.source().store();
         let id = self.ctx.versions.new_file_id();
         let file = match self.ctx.in_reserve && self.created.is_empty() {
@@ -174,7 +223,9 @@ impl<'a> Outputs<'a> {
         let options = SstOptions::of(density, block_size);
         let now = store.env().wall_micros();
         let prefix_extractors = Arc::clone(self.ctx.prefix_extractors);
-        Ok(SstWriter::new(file, id, options, now).with_prefix_extractors(prefix_extractors))
+        Ok(SstWriter::new(file, id, options, now)
+            .with_prefix_extractors(prefix_extractors)
+            .with_recipe_offers(Arc::clone(&self.offers)))
     }
 
     fn close(&mut self) -> Result<()> {
@@ -182,7 +233,10 @@ impl<'a> Outputs<'a> {
             return Ok(());
         };
         let superseded = std::mem::take(&mut self.superseded);
-        let meta = FileMeta::from_summary(writer.finish()?, superseded, self.at_rest);
+        let summary = writer.finish()?;
+        self.recipes_tried += u64::from(summary.recipe_tried);
+        self.recipes_inherited += u64::from(summary.recipe_inherited);
+        let meta = FileMeta::from_summary(summary, superseded, self.at_rest);
         let from_cache = std::mem::take(&mut self.from_cache);
         self.ctx.handover.output(meta.file_id, from_cache);
         self.written += meta.size;

@@ -21,13 +21,15 @@ const INDEX_SHARE: u64 = 25;
 /// - at a boundary of the next level, once it has `BOUNDARY_SHARE_MIN` percent of the target size,
 ///   and `BOUNDARY_SHARE_STEP` percent more for each boundary passed;
 /// - at a change of the index id, once it has `INDEX_SHARE` percent of the target size;
-/// - at any key, once it has reached the target size, or twice the target size while there are
-///   boundaries ahead.
+/// - at any key, once it has reached the target size (see also [`Self::begin_file`]), or twice the
+///   target size while there are boundaries ahead.
 ///
 /// Invariant: the caller calls [`Self::should_split`] only where the user key changes. So all
 /// versions of a user key are in one file of the run.
 pub struct Splitter {
     target: u64,
+    /// The size at which the current file ends at any key, if no boundary lies ahead.
+    full: u64,
     /// A file of at least this size ends at every boundary. Only flushes set it.
     piece_min: u64,
     boundaries: Boundaries,
@@ -119,6 +121,7 @@ impl Splitter {
     fn with_boundaries(target: u64, boundaries: Boundaries) -> Self {
         Self {
             target: target.max(1),
+            full: target.max(1),
             piece_min: u64::MAX,
             boundaries,
             passed: 0,
@@ -133,6 +136,21 @@ impl Splitter {
             piece_min: target / 8,
             ..Self::new(target, boundaries)
         }
+    }
+
+    /// Begins a file, when about `remaining` bytes are still to be written. Without boundaries
+    /// ahead, files then end at equal shares of these bytes instead of the target size, so that the
+    /// last file is about as large as the others. The share is two thirds of the target to one and
+    /// a half of it.
+    ///
+    /// `remaining` is an estimate. So a file that should take all of it may grow to twice the
+    /// target, and does not leave a few bytes to another file.
+    pub fn begin_file(&mut self, remaining: u64) {
+        let files = (remaining + self.target / 2) / self.target;
+        self.full = match files {
+            0 | 1 => self.target.saturating_mul(2),
+            _ => remaining / files,
+        };
     }
 
     /// Whether a boundary (the smallest user key of a file of the next level) lies above `first`
@@ -161,12 +179,11 @@ impl Splitter {
         let at_index = index_id_of(last) != index_id_of(next) && share >= INDEX_SHARE;
         // As long as the next level has a boundary above `last`, a file may grow to twice the
         // target size, so that it can end at a boundary.
-        let full = share
-            >= if self.boundaries.any_ahead() {
-                200
-            } else {
-                100
-            };
+        let most = match self.boundaries.any_ahead() {
+            true => self.target.saturating_mul(2),
+            false => self.full,
+        };
+        let full = size.saturating_mul(100) / most >= 100;
         let cut = at_boundary || at_index || full;
         self.passed = if cut { 0 } else { self.passed + crossed };
         cut

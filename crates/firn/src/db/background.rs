@@ -80,6 +80,8 @@ pub(super) struct BackgroundStats {
     pub compacted_bytes_read: AtomicU64,
     pub compacted_bytes_written: AtomicU64,
     pub reused_bytes: AtomicU64,
+    pub recipes_tried: AtomicU64,
+    pub recipes_inherited: AtomicU64,
 }
 
 #[derive(Default)]
@@ -491,6 +493,12 @@ impl BackgroundWork {
         self.counters
             .reused_bytes
             .fetch_add(stats.reused_bytes, Ordering::Relaxed);
+        self.counters
+            .recipes_tried
+            .fetch_add(stats.recipes_tried, Ordering::Relaxed);
+        self.counters
+            .recipes_inherited
+            .fetch_add(stats.recipes_inherited, Ordering::Relaxed);
         Ok(())
     }
 

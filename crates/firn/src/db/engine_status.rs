@@ -43,6 +43,10 @@ pub struct Metrics {
     /// The part of `compacted_bytes_written` that was copied as stored blocks, without being
     /// merged.
     pub reused_bytes: u64,
+    /// Files written by compactions for which tunings were tried and a dictionary was trained.
+    pub recipes_tried: u64,
+    /// Files written by compactions that inherited the compression recipe of an input.
+    pub recipes_inherited: u64,
     /// Memory of memtables, frozen ones included.
     pub memtable_bytes: u64,
     /// Row lock waits.
@@ -155,6 +159,8 @@ impl Db {
                 .compacted_bytes_written
                 .load(Ordering::Relaxed),
             reused_bytes: work.counters.reused_bytes.load(Ordering::Relaxed),
+            recipes_tried: work.counters.recipes_tried.load(Ordering::Relaxed),
+            recipes_inherited: work.counters.recipes_inherited.load(Ordering::Relaxed),
             memtable_bytes: super_version.memtables().map(|m| m.size_bytes()).sum(),
             lock_waits: locks.waits,
             deadlocks: locks.deadlocks,
@@ -398,6 +404,11 @@ impl Db {
             out,
             "flushed {} bytes, compactions read {} and wrote {} bytes, {} of them copied in whole blocks",
             c.flushed_bytes, c.compacted_bytes_read, c.compacted_bytes_written, c.reused_bytes
+        )?;
+        writeln!(
+            out,
+            "compression recipes of compacted files: {} inherited, {} times new ones tried",
+            c.recipes_inherited, c.recipes_tried
         )?;
         let (files, bytes) = self.work.versions.obsolete();
         writeln!(out, "{files} files of {bytes} bytes wait to be deleted")?;

@@ -1,7 +1,8 @@
 //! Compression dictionaries, one to four in a file.
 //!
-//! Each file trains its own dictionary, because the dictionary of a neighbouring file compresses
-//! clearly worse. The dictionary's id is a hash of its content and is stored in each block that
+//! A file trains its own dictionary or inherits that of a file with the same kind of data
+//! (`compression_recipe.rs`); in both cases it stores all dictionaries that its blocks need. The
+//! dictionary's id is a hash of its content and is stored in each block that
 //! uses it. So block reuse can copy a block to another file together with its dictionary, and a
 //! file may hold several dictionaries.
 //!

@@ -1,6 +1,7 @@
 //! The properties of an SST, as the file stores them.
 
 use super::block_compression::Tuning;
+use super::compression_recipe::{RecipeTrial, StoredRecipe};
 use super::decode_error::{DecodeError, Decoded};
 use super::format::Handle;
 use super::index_stats::IndexStats;
@@ -64,6 +65,8 @@ pub struct Properties {
     /// enough raw bytes nor from copied blocks. Under ZSTD, block reuse copies no block of a file
     /// without a tuning.
     pub(super) tuning: Option<Tuning>,
+    /// The recipes with which the file's blocks are compressed, as far as trials have judged them.
+    pub(super) recipes: Vec<StoredRecipe>,
 }
 
 /// The properties are a sequence of fields (tag, length, bytes). A reader skips an unknown field
@@ -81,6 +84,7 @@ mod tag {
     pub(super) const TUNING: u64 = 8;
     pub(super) const DENSE_DELETES: u64 = 10;
     pub(super) const LOADED: u64 = 12;
+    pub(super) const RECIPE: u64 = 14;
 }
 
 impl Properties {
@@ -104,6 +108,7 @@ impl Properties {
             + self.codec.capacity()
             + self.per_index.capacity() * size_of::<IndexStats>()
             + self.dictionaries.capacity() * size_of::<(u32, Handle)>()
+            + self.recipes.capacity() * size_of::<StoredRecipe>()
             + sketches.chain(user).sum::<usize>()
     }
 
@@ -160,6 +165,20 @@ impl Properties {
         if let Some(tuning) = self.tuning {
             field.push(tuning.to_bits());
             end(tag::TUNING, &mut field);
+        }
+        for recipe in &self.recipes {
+            let RecipeTrial { ratio, handed_on } = recipe.trial;
+            let tuning = u32::from(recipe.tuning.to_bits());
+            for number in [
+                recipe.dictionary,
+                ratio,
+                handed_on,
+                tuning,
+                u32::from(recipe.own),
+            ] {
+                varint::put_u64(&mut field, u64::from(number));
+            }
+            end(tag::RECIPE, &mut field);
         }
         if self.dense_deletes > 0 {
             varint::put_u64(&mut field, self.dense_deletes);
@@ -229,6 +248,20 @@ impl Properties {
             tag::TUNING => {
                 let [bits, ..] = *rest() else { return None };
                 self.tuning = Tuning::from_bits(bits);
+            }
+            tag::RECIPE => {
+                let mut number = || varint::take_u32(field);
+                let (dictionary, ratio, handed_on) = (number()?, number()?, number()?);
+                let bits = u8::try_from(number()?).ok()?;
+                let own = number()? != 0;
+                // A tuning of a newer writer is unknown here, so nothing can be inherited.
+                self.recipes
+                    .extend(Tuning::from_bits(bits).map(|tuning| StoredRecipe {
+                        own,
+                        tuning,
+                        dictionary,
+                        trial: RecipeTrial { ratio, handed_on },
+                    }));
             }
             tag::USER => {
                 let name = String::from_utf8(varint::take_bytes(field)?.to_vec()).ok()?;

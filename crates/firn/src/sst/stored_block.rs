@@ -9,6 +9,7 @@
 use super::block::Block;
 use super::block_compression::Tuning;
 use super::block_frame::{self, StoredHeader};
+use super::compression_recipe::{RAW_BYTES_MIN, Recipe, StoredRecipe};
 use super::dictionary::Dictionary;
 use super::format::Handle;
 use super::index::BlockStats;
@@ -67,6 +68,34 @@ impl<'a> StoredBlock<'a> {
             reader,
             handle,
         })
+    }
+
+    /// How the block was compressed. `None` if its file has no tuning.
+    pub(super) fn recipe(&self) -> Option<Recipe> {
+        let stored = self.stored_recipe();
+        Some(Recipe {
+            tuning: stored.map_or(self.tuning, |stored| Some(stored.tuning))?,
+            dictionary: self.dictionary.clone(),
+            trial: stored.map(|stored| stored.trial),
+        })
+    }
+
+    /// Whether the block should be compressed again instead of copied, so that its recipe is
+    /// compared with a new one: the recipe was handed on often enough, or no trial has judged it,
+    /// although the file is large enough for one.
+    pub(super) fn recipe_is_due(&self) -> bool {
+        match self.stored_recipe() {
+            Some(stored) => stored.trial.is_due(),
+            None => self.reader.properties().raw_block_bytes >= RAW_BYTES_MIN as u64,
+        }
+    }
+
+    /// What the properties of the block's file say about its recipe. A file has at most one recipe
+    /// with each dictionary, and one without.
+    fn stored_recipe(&self) -> Option<&StoredRecipe> {
+        let id = self.header.dictionary.unwrap_or(0);
+        let mut stored = self.reader.properties().recipes.iter();
+        stored.find(|stored| stored.dictionary == id)
     }
 
     /// Length of the block in bytes, as stored.

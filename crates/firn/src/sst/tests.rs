@@ -6,6 +6,7 @@ mod edges;
 mod fixtures;
 mod memory;
 mod model;
+mod recipes;
 mod salvage;
 
 use super::*;

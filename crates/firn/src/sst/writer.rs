@@ -3,16 +3,18 @@
 mod buffered_blocks;
 mod copied_blocks;
 mod file_output;
+mod recipe_choice;
 
-use super::block::{BlockBuilder, StoredForm, to_stored_form};
+use super::block::{BlockBuilder, to_stored_form};
 use super::block_compression::{Codec, Compressor, Tuning};
-use super::compression_tuning::tune;
-use super::dictionary::Dictionary;
+use super::compression_recipe::Recipe;
+use super::dictionary::{DICTIONARIES_MAX, Dictionary};
 use super::format::{BlockKind, FOOTER_LEN, Footer, Handle, RAW_BLOCK_MAX};
 use super::index::{BlockEntry, IndexBuilder, separator, top_index};
 use super::index_stats::IndexStats;
 use super::options::{BlockLayout, SstOptions};
 use super::properties::Properties;
+use super::recipe_offers::RecipeOffers;
 use super::sketches::SketchBuilder;
 use crate::base::blob_ref::{BlobUse, BlobUses};
 use crate::base::key::{INDEX_ID_LEN, SEQNO_COMMITTED_MAX, index_id_of};
@@ -20,7 +22,7 @@ use crate::base::prefix_extractor::PrefixExtractors;
 use crate::base::value::{ENTRY_BYTES_MAX, check_entry};
 use crate::base::{Error, IndexId, InternalKey, Kind, Result, Seqno, Value, checksum};
 use crate::env::AppendFile;
-use buffered_blocks::{BufferedBlock, BufferedBlocks, Content, RECIPE_BYTES};
+use buffered_blocks::{BufferedBlock, BufferedBlocks, Content};
 use file_output::Output;
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -57,6 +59,10 @@ pub struct SstSummary {
     pub per_index: Vec<IndexStats>,
     /// References of the entries to blob files, ascending by file.
     pub blobs: Vec<BlobUse>,
+    /// Whether the writer tried tunings and trained a dictionary.
+    pub recipe_tried: bool,
+    /// Whether the file's recipe is that of another file.
+    pub recipe_inherited: bool,
 }
 
 /// Writes one SST from start to end.
@@ -70,17 +76,18 @@ pub struct SstSummary {
 /// A block of another file may be copied in stored form ([`Self::copy`]). Copying ends the
 /// unfinished block. The copied block, too, waits until the next key is known, from which its
 /// separator is made. Its dictionary is copied with it. If more bytes were copied than wait to be
-/// compressed, the file goes on with the tuning and the dictionary of the copied blocks, without
-/// trials: new blocks lie among the copied ones and resemble them.
+/// compressed, the recipe (tuning and dictionary) of the copied blocks is offered to the waiting
+/// ones, which lie among the copied ones and resemble them. Otherwise the file may inherit a recipe
+/// that [`Self::with_recipe_offers`] has named.
 ///
 /// Invariants: keys ascend strictly in internal order. Entries with an uncommitted seqno, as the
 /// entries of a write set have, are refused, except in files written [`Self::with_external_seqno`].
 /// The caller puts all versions of a user key into one file. After an error, neither the writer nor
 /// its file can be used any more.
 ///
-/// Rejected: the dictionary of a neighbouring file, which compresses clearly worse. Rejected: a
-/// filter for each block instead of one for each index partition. A point read would miss the
-/// processor's cache once more in each file, and the filters would be no smaller.
+/// Rejected: the dictionary of a neighbouring file in any case, which may compress clearly worse.
+/// Rejected: a filter for each block instead of one for each index partition. A point read would
+/// miss the processor's cache once more in each file, and the filters would be no smaller.
 pub struct SstWriter {
     options: SstOptions,
     output: Output,
@@ -91,9 +98,13 @@ pub struct SstWriter {
     /// The block that was copied last. It is appended to the file once the next key is known,
     /// because its separator must lie below that key.
     copied: Option<BufferedBlock>,
-    /// Tuning and dictionary of the compressed block that was copied last, if its file has a
-    /// tuning.
-    recipe: Option<(Tuning, Option<Arc<Dictionary>>)>,
+    /// The recipe of the compressed block that was copied last, if its file has a tuning.
+    copied_recipe: Option<Recipe>,
+    /// Recipes of other files, which this file may inherit.
+    offers: Option<Arc<RecipeOffers>>,
+    /// See [`SstSummary`].
+    recipe_tried: bool,
+    recipe_inherited: bool,
     /// All dictionaries that blocks of the file need.
     dictionaries: Vec<Arc<Dictionary>>,
     index: IndexBuilder,
@@ -123,7 +134,10 @@ impl SstWriter {
             compressor: Compressor::new(options.codec, Tuning::default()),
             buffered,
             copied: None,
-            recipe: None,
+            copied_recipe: None,
+            offers: None,
+            recipe_tried: false,
+            recipe_inherited: false,
             dictionaries: Vec::new(),
             index: IndexBuilder::new(options.index_partition_size, options.filter_bits_per_key),
             properties: Properties {
@@ -160,6 +174,13 @@ impl SstWriter {
     /// entry is added.
     pub fn with_loaded(mut self) -> Self {
         self.properties.loaded = true;
+        self
+    }
+
+    /// Lets the file inherit one of the recipes `offers`, if it fits. Must be called before the
+    /// first entry is added.
+    pub fn with_recipe_offers(mut self, offers: Arc<RecipeOffers>) -> Self {
+        self.offers = Some(offers);
         self
     }
 
@@ -302,46 +323,11 @@ impl SstWriter {
             }
         }
         buffered.push(block, &mut self.compressor);
-        if buffered.is_full(self.recipe.is_some()) {
+        if buffered.is_full(self.copied_recipe.is_some()) {
             self.append_buffered()
         } else {
             Ok(())
         }
-    }
-
-    /// Chooses tuning and dictionary, either those of the copied blocks or by trials with the
-    /// waiting blocks, and appends the waiting blocks.
-    fn append_buffered(&mut self) -> Result<()> {
-        let Some(buffered) = self.buffered.take() else {
-            return Ok(());
-        };
-        let recipe = self.recipe.take().filter(|_| buffered.is_mostly_copied());
-        let blocks = buffered.into_blocks();
-        let codec = self.options.codec;
-        let sectioned = self.options.layout == BlockLayout::Sectioned;
-        let built: Vec<&[u8]> = blocks.iter().filter_map(BufferedBlock::raw).collect();
-        let tried: usize = built.iter().map(|raw| raw.len()).sum();
-        let known = recipe.is_some() || tried >= RECIPE_BYTES;
-        let (tuning, dictionary) = match recipe {
-            Some(recipe) => recipe,
-            None => {
-                let tuning = tune(codec, sectioned, &built);
-                let shaped = |raw: &&[u8]| to_stored_form(sectioned, raw, tuning.plane_layout);
-                let shaped: Vec<StoredForm> = built.iter().map(shaped).collect();
-                let trains = matches!(codec, Codec::Zstd { dictionary, .. } if dictionary);
-                let own = trains.then(|| Dictionary::train(&shaped, codec, tuning));
-                (tuning, own.flatten().map(Arc::new))
-            }
-        };
-        self.properties.tuning = known.then_some(tuning);
-        self.compressor = Compressor::new(codec, tuning);
-        if let Some(dictionary) = dictionary {
-            self.compressor.set_dictionary(&dictionary);
-            if !self.carries(&dictionary) {
-                self.dictionaries.push(dictionary);
-            }
-        }
-        blocks.iter().try_for_each(|block| self.write_data(block))
     }
 
     fn write_data(&mut self, block: &BufferedBlock) -> Result<()> {
@@ -425,6 +411,9 @@ impl SstWriter {
         let raw = top_index(&partitions);
         let payload = self.compressor.other(&raw);
         let top_index = self.output.block(BlockKind::TopIndex, payload, raw.len())?;
+        if self.dictionaries.len() > DICTIONARIES_MAX {
+            return Err(Error::invalid("more dictionaries than a reader accepts"));
+        }
         for dictionary in &self.dictionaries {
             let raw = dictionary.bytes();
             let payload = self.compressor.other(raw);
@@ -463,6 +452,8 @@ impl SstWriter {
             raw_bytes: p.raw_key_bytes + p.raw_value_bytes,
             per_index: p.per_index,
             blobs: self.blobs.iter().collect(),
+            recipe_tried: self.recipe_tried,
+            recipe_inherited: self.recipe_inherited,
         })
     }
 }

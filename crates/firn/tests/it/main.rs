@@ -18,6 +18,7 @@ mod open_memory;
 mod optimistic;
 mod optimize;
 mod prepared;
+mod recipes;
 mod schema;
 mod table;
 mod temporary;

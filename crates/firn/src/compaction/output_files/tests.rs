@@ -34,7 +34,7 @@ fn a_file_names_a_bounded_number_of_blob_files() {
             let key = InternalKey::new(&key, 1, Kind::PutBlobs);
             outputs.add(key, value, false).unwrap();
         }
-        outputs.finish().unwrap().0
+        outputs.finish(&mut JobStats::default()).unwrap().0
     };
     let files = write(Splitter::new(1 << 40, Vec::new()));
     let names: Vec<usize> = files.iter().map(|file| file.blobs.len()).collect();

@@ -30,6 +30,35 @@ fn without_boundaries_files_have_the_target_size() {
     assert_eq!(files(100, &[], &one_index(35)), [100, 100, 100, 50]);
 }
 
+/// Whatever the number of bytes, and even if they were foretold a tenth too high or too low, no
+/// file is much smaller than the others.
+#[test]
+fn the_last_file_is_as_large_as_the_others() {
+    for entries in 1..400_u32 {
+        for percent in [90, 100, 110] {
+            let keys = one_index(entries);
+            let mut splitter = Splitter::new(100, Vec::new());
+            let mut sizes: Vec<u64> = Vec::new();
+            for (at, key) in keys.iter().enumerate() {
+                let size = sizes.last().copied();
+                if size.is_none_or(|size| splitter.should_split(&keys[at - 1], key, size)) {
+                    let remaining = u64::from(entries) - at as u64;
+                    splitter.begin_file(remaining * 10 * percent / 100);
+                    sizes.push(0);
+                }
+                *sizes.last_mut().unwrap() += 10;
+            }
+            let (least, most) = (sizes.iter().min(), sizes.iter().max());
+            let (least, most) = (*least.unwrap(), *most.unwrap());
+            assert!(most <= 180, "{entries}, {percent}: {sizes:?}");
+            assert!(
+                least >= 60 || sizes.len() == 1,
+                "{entries}, {percent}: {sizes:?}"
+            );
+        }
+    }
+}
+
 #[test]
 fn files_end_at_boundaries_of_the_next_level() {
     // The boundary at 7 causes a cut at 70 of 100; the one at 9 comes too early for the next file.

@@ -77,12 +77,16 @@ fn copied_and_built_blocks_make_one_file() {
 
 /// Rows whose values have the words of one language, and noise.
 fn rows(language: u64) -> Model {
+    rows_of(language, 5000)
+}
+
+pub(super) fn rows_of(language: u64, count: u64) -> Model {
     let mut rng = SmallRng::seed_from_u64(language);
     let words: Vec<String> = (0..40)
         .map(|_| (0..12).map(|_| rng.random_range('a'..='z')).collect())
         .collect();
     let mut model = Model::new();
-    for n in 0..5000u64 {
+    for n in 0..count {
         let user_key = [&(language as u32).to_be_bytes()[..], &n.to_be_bytes()].concat();
         let mut tail: Vec<u8> = (0..30).map(|_| rng.random()).collect();
         for _ in 0..8 {

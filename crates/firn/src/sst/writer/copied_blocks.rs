@@ -33,7 +33,7 @@ impl SstWriter {
     /// blocks that may be reused from here on: unless it is large, the writer's unfinished block
     /// must not be small. Under ZSTD, the file of `block` must have a tuning. Small files are
     /// written without a trial, and if their blocks were reused again and again, they would never
-    /// be tuned.
+    /// be tuned. For the same reason, the block's recipe must not be due for a comparison.
     pub fn takes(&self, block: &StoredBlock<'_>, ahead: u64) -> bool {
         let kind = match self.options.layout {
             BlockLayout::RowWise => BlockKind::RowWise,
@@ -50,14 +50,20 @@ impl SstWriter {
                 let left = block.reader.data_end() - block.handle.offset;
                 block.dictionary.as_ref().is_some_and(|dictionary| {
                     self.carries(dictionary)
-                        || (self.dictionaries.len() < places && left >= BYTES_PER_DICTIONARY)
+                        || (self.dictionaries.len() < places
+                            && left >= BYTES_PER_DICTIONARY
+                            && !self.has_dictionary_id(dictionary.id()))
                 })
             }
             _ => false,
         };
         let size = self.options.block_size;
         let scrap = !self.block.is_empty() && self.block.size() < size / PART_MIN;
-        let made_well = block.tuning.is_some() || !matches!(self.options.codec, Codec::Zstd { .. });
+        let made_well = match self.options.codec {
+            Codec::Zstd { .. } if block.header.codec == StoredCodec::None => block.tuning.is_some(),
+            Codec::Zstd { .. } => block.tuning.is_some() && !block.recipe_is_due(),
+            _ => true,
+        };
         block.header.kind == kind
             && made_well
             && codec
@@ -66,8 +72,13 @@ impl SstWriter {
             && (!scrap || ahead >= BLOCKS_PER_SCRAP * block.len())
     }
 
+    /// Ids are short, so two dictionaries may have the same one. A file must not hold both.
+    fn has_dictionary_id(&self, id: u32) -> bool {
+        self.dictionaries.iter().any(|d| d.id() == id)
+    }
+
     pub(super) fn carries(&self, dictionary: &Dictionary) -> bool {
-        self.dictionaries.iter().any(|d| d.id() == dictionary.id())
+        self.dictionaries.iter().any(|d| **d == *dictionary)
     }
 
     /// Adds all entries of `block` by copying its stored bytes. The entries must lie above all
@@ -118,9 +129,8 @@ impl SstWriter {
             self.dictionaries.push(Arc::clone(dictionary));
         }
         if block.header.codec != StoredCodec::None {
-            self.recipe = block
-                .tuning
-                .map(|tuning| (tuning, block.dictionary.clone()));
+            self.copied_recipe = block.recipe();
+            self.record_copied_recipe();
         }
         self.copied = Some(copied);
         Ok(self.block.last_key().to_vec())

@@ -129,10 +129,10 @@ fn a_condition_heeds_what_the_statement_has_written_meanwhile() {
     let ahead: Vec<_> = by_k(&rows).into_iter().skip(50).collect();
     let (mut deleted, mut changed) = (0, 0);
     for old in ahead {
-        // SAFETY: blob columns must point to their bytes; this table has none.
         match old.0 % 5 {
             0 => {
                 let gone = record(old);
+                // SAFETY: blob columns must point to their bytes; this table has none.
                 unsafe {
                     world
                         .table
@@ -145,6 +145,7 @@ fn a_condition_heeds_what_the_statement_has_written_meanwhile() {
             1 => {
                 let fresh = (old.0, (old.1.0, old.1.1 ^ 1));
                 let (before, after) = (record(old), record(fresh));
+                // SAFETY: blob columns must point to their bytes; this table has none.
                 unsafe {
                     let table = &world.table;
                     table.update(&mut txn, &before, &after, None, flags, &mut scratch)
