@@ -3,7 +3,8 @@
 use super::move_costs::MoveCosts;
 use super::totals::{IndexTotals, Totals};
 use super::{
-    BlobTotals, Edit, FileHandle, FileMeta, FileSource, FileSpan, FileSums, ManifestState, Run,
+    BlobTotals, DamagedFile, Edit, FileHandle, FileMeta, FileSource, FileSpan, FileSums,
+    ManifestState, Run,
 };
 use crate::base::key::index_prefix;
 use crate::base::key_range::prefix_successor;
@@ -35,6 +36,7 @@ pub struct Version {
     pub levels: [Arc<Run>; LAST_LEVEL],
     totals: Totals,
     pub(super) move_costs: MoveCosts,
+    pub(super) quarantine: Arc<[DamagedFile]>,
 }
 
 /// Files, each with its level.
@@ -60,6 +62,7 @@ impl Version {
             levels: levels.map(|files| Arc::new(Run::new(0, files))),
             totals: Totals::default(),
             move_costs: MoveCosts::default(),
+            quarantine: Arc::default(),
         };
         version.totals = Totals::of(version.files());
         version.measure_all_moves();
@@ -138,6 +141,7 @@ impl Version {
         next.l0.retain(|run| !run.files.is_empty());
         next.totals.apply(&gone, &added);
         next.measure_moves(&gone, &added);
+        next.edit_quarantine(edit);
         Ok((next, gone))
     }
 
