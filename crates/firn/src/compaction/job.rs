@@ -12,6 +12,7 @@
 
 use super::block_reuse::copy_block;
 use super::drop_rule::{DropDecision, DropRule, RetiredIndexes, Snapshots};
+use super::held_files::edges;
 use super::input_files::source_of;
 use super::job_stats::{JobStats, lost};
 use super::level_targets::LevelTargets;
@@ -59,10 +60,11 @@ pub fn run_job(
     let boundaries = boundaries(version, job);
     let level_targets = LevelTargets::of(version, ctx.options.base_level_size);
     let file_size = level_targets.file_size(job.output_level, ctx.options.target_file_size);
-    let splitter = Splitter::new(file_size, boundaries);
+    let splitter = Splitter::new(file_size, boundaries).with_cuts(edges(version, job.output_level));
     let mut outputs = Outputs::new(ctx, job.output_level, splitter);
     let mut source = MergeIter::new(job.inputs.iter().map(source_of).collect());
-    let mut below = |user_key: &[u8]| below.is_empty(user_key);
+    // A job into L0 does not know what the older runs there hold.
+    let mut below = |user_key: &[u8]| job.output_level > 0 && below.is_empty(user_key);
     let expected: u64 = job.files().map(|(_, f)| f.entries).sum();
     // Bytes charged to the rate limiter so far. While the job runs, each entry is charged its share
     // of `read_bytes` when it is read, and the same again when it is written. When the job ends, it

@@ -43,17 +43,19 @@ use crate::base::{Error, ErrorKind, IndexId, Result, Seqno};
 use crate::blob::BlobStore;
 use crate::catalog::{Catalog, Counters};
 use crate::compaction::{
-    self, CacheHandover, Job, JobContext, JobReason, JobStats, LevelTargets, PickerContext,
-    RateLimiter, RestGoal, RetiredIndexes, RunningJobs, Snapshots, SpaceTracker,
+    self, CacheHandover, Job, JobContext, JobKind, JobReason, JobStats, LevelTargets,
+    PickerContext, RateLimiter, RestGoal, RetiredIndexes, RunningJobs, Snapshots, SpaceTracker,
 };
 use crate::env::Env;
 use crate::ingest::RunFactory;
 use crate::iter::TombstoneReports;
 use crate::memtable::Memtable;
 use crate::read::{SuperVersion, SuperVersions};
-use crate::store::{ReservePart, parse_file_name};
+use crate::store::{FileKind, ReservePart, file_name, parse_file_name};
 use crate::txn::{SnapshotList, TransactionList};
-use crate::version::{Edit, FileHandle, FileMeta, Flushable, IngestedRun, Version, VersionSet};
+use crate::version::{
+    DamagedFile, Edit, FileHandle, FileMeta, Flushable, IngestedRun, Version, VersionSet,
+};
 use crate::wal::{SegmentId, Wal};
 use crate::write::{Pipeline, Pressure, StallGate};
 use blob_gc::BlobGc;
@@ -78,6 +80,16 @@ pub(super) struct BackgroundStats {
     pub compacted_bytes_read: AtomicU64,
     pub compacted_bytes_written: AtomicU64,
     pub reused_bytes: AtomicU64,
+}
+
+/// How a step of compaction has ended.
+enum CompactionStep {
+    /// A job has run.
+    Compacted,
+    /// No job was due.
+    NothingDue,
+    /// A job has failed because of a damaged file, which has been put into quarantine and reported.
+    MetDamage(Error),
 }
 
 #[derive(Default)]
@@ -124,7 +136,6 @@ pub(super) struct BackgroundWork {
     signal: Condvar,
     pub(super) stopping: AtomicBool,
     last_write: Mutex<(Seqno, u64)>,
-    damage: Mutex<Option<Error>>,
     telling: Mutex<()>,
     pub(super) activities: Arc<Activities>,
 }
@@ -184,7 +195,6 @@ impl BackgroundWork {
             signal: Condvar::new(),
             stopping: AtomicBool::new(false),
             last_write: Mutex::new((0, 0)),
-            damage: Mutex::new(None),
             telling: Mutex::new(()),
             activities,
         }
@@ -427,7 +437,19 @@ impl BackgroundWork {
     }
 
     /// Runs the compaction that the picker prefers. Returns whether there was one.
+    ///
+    /// # Errors
+    /// As [`Self::compaction_step`]; and the damage if the job has met some.
     pub(super) fn compact_once(&self, rest: RestGoal) -> Result<bool> {
+        match self.compaction_step(rest)? {
+            CompactionStep::Compacted => Ok(true),
+            CompactionStep::NothingDue => Ok(false),
+            CompactionStep::MetDamage(damage) => Err(damage),
+        }
+    }
+
+    /// Runs the compaction that the picker prefers.
+    fn compaction_step(&self, rest: RestGoal) -> Result<CompactionStep> {
         self.health.check()?;
         let retired = self.retired();
         let Some(picked) = self.pick(&retired, rest) else {
@@ -437,14 +459,17 @@ impl BackgroundWork {
                 self.health.set_full(FullDisk::Compaction, false);
             }
             self.forget_retired(&retired)?;
-            return Ok(false);
+            return Ok(CompactionStep::NothingDue);
         };
-        self.compact(picked, &retired)?;
-        Ok(true)
+        self.compact(picked, &retired)
     }
 
     /// Runs a job that [`Self::pick_by`] has returned.
-    fn compact(&self, (version, job, ticket): PickedJob, retired: &RetiredIndexes) -> Result<()> {
+    fn compact(
+        &self,
+        (version, job, ticket): PickedJob,
+        retired: &RetiredIndexes,
+    ) -> Result<CompactionStep> {
         let handover = CacheHandover::default();
         let _doing = self.activities.begin(format!(
             "a compaction of {} files with {} bytes into level {}",
@@ -465,7 +490,7 @@ impl BackgroundWork {
         let took_us = self.env.monotonic_micros().saturating_sub(started);
         self.history.add_job(&job, done.as_ref(), begun_us, took_us);
         self.health.note(FullDisk::Compaction, &done);
-        self.end(ticket, &job, done.as_ref().err());
+        let damage = self.end(ticket, &job, done.as_ref().err());
         self.space_tracker.ends(&job);
         if let Ok(stats) = &done {
             self.space_tracker.dropped(&version, &job, stats.shadowed);
@@ -473,6 +498,9 @@ impl BackgroundWork {
         if drains {
             let from_l0 = job.files().filter(|(level, _)| *level == 0 && done.is_ok());
             self.stall.job_ends(from_l0.map(|(_, f)| f.size).sum());
+        }
+        if let Some(damage) = damage {
+            return Ok(CompactionStep::MetDamage(damage));
         }
         let stats = done?;
         self.tell_gate();
@@ -489,38 +517,67 @@ impl BackgroundWork {
         self.counters
             .reused_bytes
             .fetch_add(stats.reused_bytes, Ordering::Relaxed);
-        Ok(())
+        Ok(CompactionStep::Compacted)
     }
 
-    /// Ends a job. If the job failed because an input is damaged, puts that file into quarantine
-    /// until the next open: otherwise the picker would choose the same job again and again, and no
-    /// other job would run.
-    fn end(&self, ticket: u64, job: &Job, error: Option<&Error>) {
-        let mut running = self.running.lock();
-        running.end(ticket, job);
-        let Some(error) = error else { return };
-        let ErrorKind::Corruption { file, .. } = error.kind() else {
-            return;
-        };
-        if let Some((_, id)) = parse_file_name(file)
-            && running.quarantine(job, id)
-        {
-            let message = format!("{file} is damaged and left out of compactions: {error}");
-            self.options.listener.log(Severity::Error, &message);
-            let first = self
-                .damage
-                .lock()
-                .get_or_insert_with(|| error.clone())
-                .clone();
-            // Because of the quarantine, compactions may never relieve a write stall. So writers
-            // that are stopped must fail with this error.
-            self.stall.set_damage(first);
+    /// Ends a job. If the job failed because an input is damaged or unreadable, puts that file into
+    /// quarantine until the next open, and returns the damage: otherwise the picker would choose
+    /// the same job again and again, and no other job would run. If no input is the reason, the job
+    /// is given up after some attempts.
+    fn end(&self, ticket: u64, job: &Job, error: Option<&Error>) -> Option<Error> {
+        let lasting = error.filter(|error| !is_passing(error));
+        let lasting = lasting.filter(|_| !self.stopping.load(Ordering::Acquire));
+        let damaged = lasting.and_then(|error| damaged_input(job, error));
+        let damage = {
+            let mut running = self.running.lock();
+            // The file is in quarantine before the job ends: the picker must not see it free.
+            let damage = damaged.and_then(|damaged| self.quarantine(damaged));
+            running.end(ticket, job);
+            match (error, lasting) {
+                (None, _) => running.succeeded(job),
+                (_, Some(_)) if damage.is_none() => running.failed(job),
+                _ => {}
+            }
+            damage
+        }?;
+        self.report_damage(&damage);
+        Some(damage)
+    }
+
+    /// Puts a file into quarantine. Returns its damage, or `None` if the file has left the tree or
+    /// is in quarantine already.
+    fn quarantine(&self, damaged: DamagedFile) -> Option<Error> {
+        let error = damaged.error.clone();
+        let _in_order = self.install.lock();
+        let version = self.versions.quarantine(damaged)?;
+        self.super_versions.installed(version, &[]);
+        Some(error)
+    }
+
+    fn report_damage(&self, damage: &Error) {
+        let message = format!("a table file is damaged and left out of compactions: {damage}");
+        self.options.listener.log(Severity::Error, &message);
+        self.tell_gate();
+    }
+
+    /// Takes the files out of quarantine that the device can read again, and lets compactions that
+    /// were given up be tried again.
+    pub(super) fn recheck_unreadable(&self) {
+        self.running.lock().retry_all();
+        for file in self.versions.current().unreadable_files() {
+            if file.reader().and_then(|reader| reader.verify()).is_ok() {
+                let _in_order = self.install.lock();
+                let version = self.versions.release(file.file_id);
+                self.super_versions.installed(version, &[]);
+            }
         }
     }
 
-    /// The first damage that a compaction found.
-    pub(super) fn damage(&self) -> Option<Error> {
-        self.damage.lock().clone()
+    /// The damage of the first file in quarantine that `concerns` accepts.
+    pub(super) fn damage(&self, concerns: impl Fn(&FileMeta) -> bool) -> Option<Error> {
+        let version = self.versions.current();
+        let damaged = { version.quarantine().iter() }.find(|damaged| concerns(&damaged.meta));
+        damaged.map(|damaged| damaged.error.clone())
     }
 
     /// The next job and the version it was picked from. The mutex `running` is held from reading
@@ -561,7 +618,7 @@ impl BackgroundWork {
         let urgent = |job: &Job| {
             matches!(
                 job.reason,
-                JobReason::Drop | JobReason::Size | JobReason::Reported
+                JobReason::Drop | JobReason::Size | JobReason::Reported | JobReason::Damage
             )
         };
         // Keep the tombstone reports while any job is running or an urgent one was picked: it may
@@ -710,6 +767,9 @@ impl BackgroundWork {
         let super_version = self.super_versions.pin();
         let room = self.memory.frozen_room();
         let input = stall_input(&super_version, &self.options, &self.space_tracker, room);
+        let damage = super_version.version.quarantine().first();
+        self.stall
+            .set_damage(damage.map(|damaged| damaged.error.clone()));
         self.stall.set_pressure(Pressure::of(&input));
     }
 
@@ -719,5 +779,63 @@ impl BackgroundWork {
     }
 }
 
+/// Whether the same work may succeed later although no file changes.
+fn is_passing(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::NoSpace | ErrorKind::NoDescriptor | ErrorKind::Interrupted | ErrorKind::Poisoned
+    )
+}
+
+/// The input of `job` that has failed it with `error`, if the input is damaged or cannot be read.
+/// Only an error of damaged bytes names the file, and a failed read looks like a failed write. So
+/// after other errors the inputs are read again, and one that still fails is as good as damaged.
+fn damaged_input(job: &Job, error: &Error) -> Option<DamagedFile> {
+    if job.kind != JobKind::Compact {
+        return None;
+    }
+    if let ErrorKind::Corruption { file, .. } = error.kind()
+        && let Some((_, id)) = parse_file_name(file)
+        && let Some((level, file)) = job.files().find(|(_, f)| f.file_id == id)
+    {
+        return Some(DamagedFile {
+            level,
+            meta: Arc::clone(file.meta()),
+            error: error.clone(),
+            unreadable: false,
+        });
+    }
+    job.files().find_map(|(level, file)| examine(level, file))
+}
+
+/// Reads a whole file of `level`. Returns its damage, if it has any or cannot be read.
+fn examine(level: u8, file: &FileHandle) -> Option<DamagedFile> {
+    let name = || file_name(FileKind::Sst, file.file_id);
+    let read = || {
+        let reader = file.reader()?;
+        reader.verify()?;
+        let (found, expected) = (reader.properties().entries, file.entries);
+        if found != expected {
+            let what = format!("{found} entries, the manifest says {expected}");
+            return Err(Error::corruption(name(), 0, what));
+        }
+        Ok(())
+    };
+    let error = read().err().filter(|error| !is_passing(error))?;
+    let unreadable = matches!(error.kind(), ErrorKind::Io { .. } | ErrorKind::NotFound);
+    let error = match unreadable {
+        true => Error::corruption(name(), 0, format!("the file cannot be read: {error}")),
+        false => error,
+    };
+    Some(DamagedFile {
+        level,
+        meta: Arc::clone(file.meta()),
+        error,
+        unreadable,
+    })
+}
+
+#[cfg(test)]
+mod damage_tests;
 #[cfg(test)]
 mod gate_tests;

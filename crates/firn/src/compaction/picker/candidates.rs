@@ -95,8 +95,8 @@ fn positions_over(files: &FileList, range: &KeyRange) -> Range<usize> {
 
 impl PickerContext<'_> {
     /// Ranges of positions in `level` that have the wanted files. Leaves out the files on which a
-    /// job into `output` would conflict with a running job or a file in quarantine. The zone of
-    /// either is a key range in a range of levels.
+    /// job into `output` would conflict with a running job, and those that overlap a file in
+    /// quarantine of `level` or `output`.
     pub(super) fn free_positions(
         &self,
         level: u8,
@@ -105,24 +105,9 @@ impl PickerContext<'_> {
     ) -> Vec<Range<usize>> {
         let files = self.files(level);
         let mut free = wanted.positions(files);
-        for (levels, range) in self.running.zones() {
-            if level > levels.end || output < levels.start {
-                continue;
-            }
-            // Leave out the files that overlap the zone. If a file of the output level overlaps the
-            // zone, also leave out the files that overlap that file, because a job on one of them
-            // would rewrite it.
-            let mut range = range.clone();
-            if output != level {
-                let lower = self.overlap(output, &range);
-                lower
-                    .first()
-                    .into_iter()
-                    .chain(lower.last())
-                    .for_each(|f| range.extend(&f.range()));
-            }
-            let busy = positions_over(files, &range);
-            let cut = free.into_iter().flat_map(|part| {
+        let mut cut = |range: &KeyRange| {
+            let busy = positions_over(files, range);
+            let cut = std::mem::take(&mut free).into_iter().flat_map(|part| {
                 let left = part.start..part.end.min(busy.start);
                 let right = part.start.max(busy.end)..part.end;
                 [left, right]
@@ -131,6 +116,29 @@ impl PickerContext<'_> {
             // If no file of `level` lies in the zone, the range of busy positions is empty. Then
             // the cut may divide a free range of positions into two adjacent ones, which does no
             // harm.
+        };
+        for damaged in self.version.quarantine() {
+            if (level..=output).contains(&damaged.level) {
+                cut(&damaged.meta.range());
+            }
+        }
+        for zone in self.running.zones() {
+            if level > zone.bottom || output < zone.top {
+                continue;
+            }
+            // Leave out the files that overlap the zone. If a file of the output level overlaps the
+            // zone, also leave out the files that overlap that file, because a job on one of them
+            // would rewrite it.
+            let mut range = zone.range.clone();
+            if output != level {
+                let lower = self.overlap(output, &range);
+                lower
+                    .first()
+                    .into_iter()
+                    .chain(lower.last())
+                    .for_each(|f| range.extend(&f.range()));
+            }
+            cut(&range);
         }
         free.retain(|part| !part.is_empty());
         free

@@ -13,6 +13,7 @@ fn job(output_level: u8, files: &[(u8, u64, u64, u64)]) -> Job {
     Job {
         inputs: version.files().map(input).collect(),
         output_level,
+        output_run: 0,
         kind: JobKind::Compact,
         reason: JobReason::Size,
     }
@@ -59,18 +60,20 @@ fn edits_swap_inputs_for_outputs() {
 }
 
 #[test]
-fn a_file_set_aside_keeps_jobs_off_itself_and_what_lies_around_it() {
+fn a_job_is_given_up_until_its_inputs_change() {
     let mut running = RunningJobs::default();
-    let first = job(5, &[(4, 1, 0, 9), (5, 2, 5, 25)]);
-    let ticket = running.begin(&first);
-    running.end(ticket, &first);
-    assert!(running.quarantine(&first, 2));
-    assert!(!running.quarantine(&first, 7), "no file of the job");
-    assert!(running.holds(2) && !running.holds(1));
-    assert!(running.conflicts(&first));
-    // Conflict: a job that moves data past the damaged file.
-    assert!(running.conflicts(&job(6, &[(4, 3, 20, 30)])));
-    // No conflict: other keys, and levels above.
-    assert!(!running.conflicts(&job(5, &[(4, 3, 26, 30)])));
-    assert!(!running.conflicts(&job(4, &[(3, 3, 5, 25)])));
+    let bad = job(5, &[(4, 1, 0, 9), (5, 3, 5, 25)]);
+    for _ in 0..ATTEMPTS_MAX {
+        assert!(!running.conflicts(&bad));
+        running.failed(&bad);
+    }
+    assert!(running.conflicts(&bad));
+    assert!(!running.conflicts(&job(5, &[(4, 1, 0, 9)])), "other inputs");
+    running.succeeded(&job(5, &[(4, 2, 30, 39)]));
+    assert!(running.is_given_up(&bad));
+    running.succeeded(&job(6, &[(5, 3, 5, 25)]));
+    assert!(!running.is_given_up(&bad) && running.failures.is_empty());
+    (0..ATTEMPTS_MAX).for_each(|_| running.failed(&bad));
+    running.retry_all();
+    assert!(!running.is_given_up(&bad));
 }

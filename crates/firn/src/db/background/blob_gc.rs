@@ -28,7 +28,7 @@
 //! as the only means (under updates all over the data it writes about 2.4 bytes per byte to stay at
 //! 1.3 times the space, where holes write none).
 
-use super::BackgroundWork;
+use super::{BackgroundWork, examine};
 use crate::base::blob_ref::{self, BlobRef, BlobUse, BlobUses};
 use crate::base::event_listener::Severity;
 use crate::base::work_count::blob_files_seen;
@@ -36,7 +36,7 @@ use crate::base::{Error, InternalIterator, Kind, Result, check_stopping};
 use crate::blob::{BlobFile, BlobSpan};
 use crate::db::recovery::Replayed;
 use crate::read::SuperVersion;
-use crate::version::{Edit, Version};
+use crate::version::{Edit, FileHandle, Version};
 use crate::write::Changes;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet};
@@ -362,7 +362,11 @@ impl BackgroundWork {
                 .reader()
                 .and_then(|reader| add_spans(&mut reader.iter(false), spans, &self.stopping));
             let Err(error) = read else { continue };
-            if !is_permanent(&error) {
+            let quarantined = || self.versions.current().in_quarantine(file.file_id);
+            if !is_permanent(&error) && !quarantined() {
+                // If the device cannot read the file, either, when asked again, the next step does
+                // without the file.
+                self.quarantine_unreadable(super_version, file);
                 return Err(error);
             }
             // Some references of a damaged SST are unknown. Do not collect the blob files that it
@@ -378,6 +382,16 @@ impl BackgroundWork {
             self.options.listener.log(Severity::Error, &message);
         }
         Ok(())
+    }
+
+    /// Puts a file of the tree into quarantine if it cannot be read.
+    fn quarantine_unreadable(&self, super_version: &SuperVersion, file: &FileHandle) {
+        let mut files = super_version.version.files();
+        let found = files.find(|(_, other)| other.file_id == file.file_id);
+        let damaged = found.and_then(|(level, file)| examine(level, file));
+        if let Some(damage) = damaged.and_then(|damaged| self.quarantine(damaged)) {
+            self.report_damage(&damage);
+        }
     }
 
     fn carry_out(&self, plan: GcPlan) -> Result<()> {
@@ -543,3 +557,6 @@ impl crate::db::Db {
         self.work.collect_blobs()
     }
 }
+
+#[cfg(test)]
+mod tests;

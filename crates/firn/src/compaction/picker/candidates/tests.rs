@@ -58,6 +58,7 @@ fn files_near_running_jobs_are_left_out() {
     let job = |inputs| Job {
         inputs,
         output_level: LAST,
+        output_run: 0,
         kind: JobKind::Compact,
         reason: JobReason::Size,
     };
