@@ -27,7 +27,6 @@ pub use cache_handover::CacheHandover;
 pub use drop_rule::{DropDecision, DropReason, DropRule, Retention, RetiredIndexes, Snapshots};
 pub use flush::flush;
 pub use flush_split::FlushSplits;
-pub use held_files::edges;
 pub use job::run_job;
 pub use job_stats::JobStats;
 pub use level_targets::LevelTargets;
@@ -37,7 +36,7 @@ pub use picker::{
     pick_within, restless_files,
 };
 pub use rate_limiter::RateLimiter;
-pub use running_jobs::{Job, JobInput, JobKind, JobReason, RunningJobs};
+pub use running_jobs::{ATTEMPTS_MAX, Job, JobInput, JobKind, JobReason, RunningJobs};
 pub use splitter::{BoundarySearch, CrossedBoundaries, Splitter};
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use firn::base::{Error, IndexId, InternalKey, Kind, Seqno};
 use firn::cache::BlockCache;
 use firn::compaction::{
     Backlog, DropDecision, DropReason, DropRule, FlushSplits, Job, LevelTargets, PickerContext,
-    RestGoal, RetiredIndexes, RunningJobs, Snapshots, SpaceTracker, Splitter, edges, pick,
+    RestGoal, RetiredIndexes, RunningJobs, Snapshots, SpaceTracker, Splitter, pick,
 };
 use firn::env::MemEnv;
 use firn::sst::IndexStats;
@@ -334,7 +334,8 @@ impl Tree {
             let boundaries = boundaries.map(|f| f.smallest.clone()).collect();
             let level_targets = LevelTargets::of(&flight.version, self.options.base_level_size);
             let size = level_targets.file_size(level, self.options.target_file_size);
-            let splitter = Splitter::new(size, boundaries).with_cuts(edges(&flight.version, level));
+            let splitter =
+                Splitter::new(size, boundaries).with_cuts(flight.version.edges(level).to_vec());
             let (metas, wrote) =
                 self.write(&flight.version, &flight.reads, inputs, level, splitter);
             written = wrote;

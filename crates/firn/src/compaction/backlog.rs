@@ -6,7 +6,7 @@ use super::l0_overlap::depth;
 use super::level_targets::LevelTargets;
 use super::running_jobs::Job;
 use crate::base::options::Options;
-use crate::version::{LAST_LEVEL, Version};
+use crate::version::{LAST_LEVEL, MovableL0, Version};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes that a compaction rewrites in the next level for each byte that it moves down.
@@ -34,15 +34,11 @@ impl Backlog {
     /// rows of the last level.
     pub fn of(version: &Version, options: &Options, space_tracker: &SpaceTracker) -> Self {
         let level_targets = LevelTargets::of(version, options.base_level_size);
-        let held = HeldFiles::of(version, level_targets.base);
-        let l0_size = match held.is_empty() {
-            true => version.level_size(0),
-            false => held.others(version).map(|file| file.size).sum(),
-        };
+        let l0 = version.movable_l0(|| movable_l0(version, options, level_targets.base));
         let upper: u64 = (1..LAST_LEVEL as u8).map(|l| movable(version, l)).sum();
-        let upper = upper + l0_size;
+        let upper = upper + l0.size;
         Self {
-            l0_runs: l0_runs(version, options, &held),
+            l0_runs: l0.runs,
             debt: debt(version, &level_targets),
             garbage: (upper as f64 * space_tracker.replacing()) as u64 + space_tracker.held(),
             last_level: version.level_size(LAST_LEVEL as u8),
@@ -57,20 +53,24 @@ fn movable(version: &Version, level: u8) -> u64 {
         .saturating_sub(version.blocked(level).stored)
 }
 
-/// Runs of L0 over one key that compactions can work off. Files that must stay above a damaged file
-/// count only if they are to be merged.
-fn l0_runs(version: &Version, options: &Options, held: &HeldFiles<'_>) -> usize {
+/// The part of L0 that compactions can work off. Files that must stay above a damaged file count as
+/// runs only if they are to be merged.
+fn movable_l0(version: &Version, options: &Options, base: u8) -> MovableL0 {
+    let held = HeldFiles::of(version, base);
     if held.is_empty() {
-        return version.l0_depth();
+        return MovableL0 {
+            runs: version.l0_depth(),
+            size: version.level_size(0),
+        };
     }
     let merged = held.merges(options.l0_compaction_runs);
     let merged = merged.flat_map(|group| group.files().collect::<Vec<_>>());
     let merged = merged.map(|(_, file)| &**file.meta());
-    depth(
-        held.others(version)
-            .map(|file| &**file.meta())
-            .chain(merged),
-    )
+    let others = || held.others(version).map(|file| &**file.meta());
+    MovableL0 {
+        runs: depth(others().chain(merged)),
+        size: others().map(|file| file.size).sum(),
+    }
 }
 
 fn debt(version: &Version, level_targets: &LevelTargets) -> u64 {

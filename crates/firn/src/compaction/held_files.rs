@@ -1,7 +1,7 @@
 //! Files of L0 that damaged files keep from leaving L0.
 
 use super::l0_overlap::{FileInRun, L0Overlap};
-use crate::base::key_range::KeyRange;
+use crate::base::key_range::DisjointRanges;
 use crate::version::{FileHandle, FileMeta, Version};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -48,17 +48,23 @@ impl<'a> HeldFiles<'a> {
         let mut held: Vec<FileInRun<'a>> = Vec::new();
         for (at, run) in version.l0.iter().enumerate().rev() {
             let is_held = |file: &&Arc<FileHandle>| {
-                version.in_quarantine(file.file_id) || ranges.find(&file.range()).is_some()
+                version.in_quarantine(file.file_id)
+                    || ranges.find(&file.smallest, &file.largest).is_some()
             };
             let of_run: Vec<_> = run.files.iter().filter(is_held).collect();
             of_run.iter().for_each(|file| ranges.add(file.range()));
             held.extend(of_run.into_iter().map(|file| (at, file)));
         }
         held.sort_by_key(|(at, _)| *at);
-        let groups = ranges.0.iter().flat_map(|range| {
-            let of_range = held.iter().filter(|(_, f)| range.contains(&f.smallest));
-            groups_between_damage(version, of_range.copied())
-        });
+        // Each held file lies in one of the ranges.
+        let mut by_range = vec![Vec::new(); ranges.as_slice().len()];
+        for (at, file) in &held {
+            if let Some(of) = ranges.find(&file.smallest, &file.smallest) {
+                by_range[of.start].push((*at, *file));
+            }
+        }
+        let groups = by_range.into_iter();
+        let groups = groups.flat_map(|of_range| groups_between_damage(version, of_range));
         Self {
             groups: groups.collect(),
             ids: held.iter().map(|(_, file)| file.file_id).collect(),
@@ -103,13 +109,13 @@ impl<'a> HeldFiles<'a> {
     }
 
     /// The sets of files that jobs should merge into one run of L0 because one of them lies across
-    /// the edge of a damaged file. A merge ends files there ([`edges`]), after which what lies
+    /// the edge of a damaged file. A merge ends files there ([`Version::edges`]), after which what lies
     /// beside the damage can leave L0.
     pub(super) fn across_edges(&self, version: &Version) -> Vec<L0Overlap<'a>> {
-        let edges = edges(version, 0);
+        let edges = version.edges(0);
         let chains = { self.groups.iter() }.flat_map(|group| L0Overlap::chains(group.clone()));
         let parts = |chain: L0Overlap<'a>| -> Vec<L0Overlap<'a>> {
-            let across = chain.files().filter(|(_, file)| crosses(&edges, file));
+            let across = chain.files().filter(|(_, file)| crosses(edges, file));
             across
                 .map(|file| chain.take(&chain.part_above(file)))
                 .collect()
@@ -131,32 +137,13 @@ pub(super) fn crosses(edges: &[Vec<u8>], file: &FileMeta) -> bool {
     edges.get(ahead).is_some_and(|edge| *edge <= file.largest)
 }
 
-/// The edges of the damaged files over which output of a job into `level` has to stay, ascending.
-/// Files must end there, so that only data over the damage stays, and no neighbour with it.
-pub fn edges(version: &Version, level: u8) -> Vec<Vec<u8>> {
-    let below = |of: u8| of == level + 1 || (of, level) == (0, 0);
-    let damaged = version.quarantine().iter().filter(|d| below(d.level));
-    // The smallest key above `largest` is `largest` with a zero behind it.
-    let mut edges: Vec<Vec<u8>> = damaged
-        .flat_map(|d| {
-            [
-                d.meta.smallest.clone(),
-                [&d.meta.largest[..], &[0]].concat(),
-            ]
-        })
-        .collect();
-    edges.sort_unstable();
-    edges
-}
-
 /// Divides `files`, newest run first, where a file in quarantine lies between them. A file of the
 /// same run as one in quarantine belongs to no group, because the output of a job that takes it
 /// would overlap that one.
 fn groups_between_damage<'a>(
     version: &Version,
-    files: impl Iterator<Item = FileInRun<'a>>,
+    files: Vec<FileInRun<'a>>,
 ) -> Vec<Vec<FileInRun<'a>>> {
-    let files: Vec<_> = files.collect();
     let is_damaged = |file: &FileHandle| version.in_quarantine(file.file_id);
     let mut groups = vec![Vec::new()];
     for of_run in files.chunk_by(|a, b| a.0 == b.0) {
@@ -167,29 +154,6 @@ fn groups_between_damage<'a>(
     }
     groups.retain(|group| !group.is_empty());
     groups
-}
-
-/// Ranges that share no key, ascending.
-#[derive(Default)]
-struct DisjointRanges(Vec<KeyRange>);
-
-impl DisjointRanges {
-    /// The positions of the ranges that share a key with `range`; `None` if there are none.
-    fn find(&self, range: &KeyRange) -> Option<std::ops::Range<usize>> {
-        let from = self.0.partition_point(|r| r.largest < range.smallest);
-        let to = self.0.partition_point(|r| r.smallest <= range.largest);
-        (from < to).then_some(from..to)
-    }
-
-    /// Adds a range, joined with those that share a key with it.
-    fn add(&mut self, mut range: KeyRange) {
-        let over = self.find(&range).unwrap_or_else(|| {
-            let at = self.0.partition_point(|r| r.largest < range.smallest);
-            at..at
-        });
-        self.0[over.clone()].iter().for_each(|r| range.extend(r));
-        self.0.splice(over, [range]);
-    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,6 @@
 
 use super::block_reuse::copy_block;
 use super::drop_rule::{DropDecision, DropRule, RetiredIndexes, Snapshots};
-use super::held_files::edges;
 use super::input_files::source_of;
 use super::job_stats::{JobStats, lost};
 use super::level_targets::LevelTargets;
@@ -60,7 +59,8 @@ pub fn run_job(
     let boundaries = boundaries(version, job);
     let level_targets = LevelTargets::of(version, ctx.options.base_level_size);
     let file_size = level_targets.file_size(job.output_level, ctx.options.target_file_size);
-    let splitter = Splitter::new(file_size, boundaries).with_cuts(edges(version, job.output_level));
+    let splitter =
+        Splitter::new(file_size, boundaries).with_cuts(version.edges(job.output_level).to_vec());
     let mut outputs = Outputs::new(ctx, job.output_level, splitter);
     let mut source = MergeIter::new(job.inputs.iter().map(source_of).collect());
     // A job into L0 does not know what the older runs there hold.

@@ -15,7 +15,7 @@ mod key_ranges;
 mod l0;
 
 use super::drop_rule::{RetiredIndexes, droppable};
-use super::held_files::{HeldFiles, crosses, edges};
+use super::held_files::{HeldFiles, crosses};
 use super::level_targets::LevelTargets;
 use super::running_jobs::{Job, JobInput, JobKind, JobReason, RunningJobs, Zone};
 use crate::base::key_range::KeyRange;
@@ -162,12 +162,15 @@ impl PickerContext<'_> {
     /// around it. It may take neighbours of the file away, and rewrite what lies below the file.
     /// [`HeldFiles`] has the rule for files in quarantine in L0.
     fn is_damaged(&self, zone: &Zone) -> bool {
-        let levels = match zone.top == zone.bottom {
-            true => zone.top..=zone.bottom,
+        let mut levels = match zone.top == zone.bottom {
+            true => zone.top.max(1)..=zone.bottom,
             false => zone.top + 1..=zone.bottom,
         };
-        let mut damaged = self.version.quarantine().iter().filter(|d| d.level > 0);
-        damaged.any(|d| levels.contains(&d.level) && zone.range.overlaps(&d.meta.range()))
+        let KeyRange { smallest, largest } = &zone.range;
+        levels.any(|level| {
+            let damaged = self.version.damaged_ranges(level);
+            damaged.find(smallest, largest).is_some()
+        })
     }
 
     fn unless_busy(&self, job: Job) -> Option<Job> {
@@ -439,9 +442,9 @@ impl PickerContext<'_> {
     /// Whether `files`, which must overlap nothing in `output`, may move there without being
     /// rewritten. A file across an edge of damage must be divided there.
     fn movable(&self, files: &[Arc<FileHandle>], output: u8) -> bool {
-        let edges = edges(self.version, output);
+        let edges = self.version.edges(output);
         files.iter().all(|file| {
-            if crosses(&edges, file) || retired_entries(file, self.retired, self.oldest_read) > 0 {
+            if crosses(edges, file) || retired_entries(file, self.retired, self.oldest_read) > 0 {
                 return false;
             }
             if output == LAST {

@@ -1,5 +1,6 @@
 //! Descriptions of compactions, and the list of the running ones.
 
+use crate::base::Error;
 use crate::base::key_range::KeyRange;
 use crate::version::{Edit, FileHandle, FileMeta};
 use std::collections::HashMap;
@@ -151,14 +152,37 @@ pub struct RunningJobs {
     /// handles, because a handle would keep a dropped file on disk.
     files: HashMap<u64, (u8, Arc<FileMeta>)>,
     next: u64,
-    /// How often jobs have failed for a reason that does not pass by itself, by the ids of their
+    /// The jobs that have failed for a reason that does not pass by itself, by the ids of their
     /// inputs, ascending.
-    failures: HashMap<Vec<u64>, u32>,
+    failures: HashMap<Vec<u64>, JobFailures>,
+    /// The present, see [`Self::set_time`], microseconds.
+    now_us: u64,
 }
 
-/// A job that has failed this often is given up until its inputs change. Otherwise the picker would
-/// choose the same job again and again, and no other one would run.
-const ATTEMPTS_MAX: u32 = 3;
+/// How often a job has failed.
+#[derive(Debug)]
+struct JobFailures {
+    times: u32,
+    /// The picker does not choose the job before this time, microseconds.
+    retry_at_us: u64,
+    /// The last error.
+    error: Error,
+}
+
+/// A job that has failed this often is given up for a time. Otherwise the picker would choose the
+/// same job again and again, and no other one would run.
+pub const ATTEMPTS_MAX: u32 = 3;
+
+/// For how long a job is given up at first. The time doubles with each further failure, up to
+/// [`RETRY_US_MAX`]. Microseconds.
+const RETRY_US_MIN: u64 = 10_000_000;
+const RETRY_US_MAX: u64 = 600_000_000;
+
+impl JobFailures {
+    fn is_given_up(&self) -> bool {
+        self.times >= ATTEMPTS_MAX
+    }
+}
 
 impl RunningJobs {
     /// Records that `job` begins. Returns the number of the running job, which the caller passes to
@@ -182,9 +206,45 @@ impl RunningJobs {
         });
     }
 
-    /// Records that `job` has failed for a reason that does not pass by itself.
-    pub fn failed(&mut self, job: &Job) {
-        *self.failures.entry(inputs_of(job)).or_default() += 1;
+    /// Tells the time, microseconds. A job that was given up before is tried again when its time
+    /// has come.
+    pub fn set_time(&mut self, now_us: u64) {
+        self.now_us = self.now_us.max(now_us);
+    }
+
+    /// Records that `job` has failed with `error` for a reason that does not pass by itself.
+    /// Returns how often it has failed so far. From [`ATTEMPTS_MAX`] times on it is given up for a
+    /// time.
+    pub fn failed(&mut self, job: &Job, error: &Error) -> u32 {
+        let failures = self.failures.entry(inputs_of(job));
+        let failures = failures.or_insert_with(|| JobFailures {
+            times: 0,
+            retry_at_us: 0,
+            error: error.clone(),
+        });
+        failures.times += 1;
+        failures.error = error.clone();
+        if let Some(before) = failures.times.checked_sub(ATTEMPTS_MAX) {
+            let pause_us = RETRY_US_MIN << before.min(16);
+            failures.retry_at_us = self.now_us + pause_us.min(RETRY_US_MAX);
+        }
+        failures.times
+    }
+
+    /// How often a job with the inputs of `job` has failed.
+    pub fn failures(&self, job: &Job) -> u32 {
+        if self.failures.is_empty() {
+            return 0;
+        }
+        let failures = self.failures.get(&inputs_of(job));
+        failures.map_or(0, |failures| failures.times)
+    }
+
+    /// The last error of a job that is given up, or that is tried again after it was given up.
+    pub fn given_up_error(&self) -> Option<&Error> {
+        let mut failures = self.failures.values();
+        let given_up = failures.find(|failures| failures.is_given_up());
+        given_up.map(|failures| &failures.error)
     }
 
     /// Records that the edit of `job` was installed, so that its inputs have left the tree or have
@@ -202,13 +262,25 @@ impl RunningJobs {
         self.failures.clear();
     }
 
-    /// Whether a job with these inputs has failed so often that it is not tried again.
+    /// Whether a job with these inputs has failed so often that it is not tried again now.
     pub fn is_given_up(&self, job: &Job) -> bool {
         if self.failures.is_empty() {
             return false;
         }
         let failures = self.failures.get(&inputs_of(job));
-        failures.is_some_and(|failures| *failures >= ATTEMPTS_MAX)
+        failures.is_some_and(|failures| self.is_waiting(failures))
+    }
+
+    /// Whether the file is an input of a job that is given up.
+    pub fn is_given_up_with(&self, file_id: u64) -> bool {
+        let mut failures = self.failures.iter();
+        failures.any(|(inputs, failures)| {
+            self.is_waiting(failures) && inputs.binary_search(&file_id).is_ok()
+        })
+    }
+
+    fn is_waiting(&self, failures: &JobFailures) -> bool {
+        failures.is_given_up() && self.now_us < failures.retry_at_us
     }
 
     /// Whether the file is an input of a running job.

@@ -14,6 +14,7 @@
 
 pub(super) mod blob_gc;
 mod bulk_load_install;
+mod damage;
 mod file_splitters;
 mod full_disk;
 mod job_history;
@@ -43,7 +44,7 @@ use crate::base::{Error, ErrorKind, IndexId, Result, Seqno};
 use crate::blob::BlobStore;
 use crate::catalog::{Catalog, Counters};
 use crate::compaction::{
-    self, CacheHandover, Job, JobContext, JobKind, JobReason, JobStats, LevelTargets,
+    self, Backlog, CacheHandover, Job, JobContext, JobReason, JobStats, LevelTargets,
     PickerContext, RateLimiter, RestGoal, RetiredIndexes, RunningJobs, Snapshots, SpaceTracker,
 };
 use crate::env::Env;
@@ -51,14 +52,13 @@ use crate::ingest::RunFactory;
 use crate::iter::TombstoneReports;
 use crate::memtable::Memtable;
 use crate::read::{SuperVersion, SuperVersions};
-use crate::store::{FileKind, ReservePart, file_name, parse_file_name};
+use crate::store::ReservePart;
 use crate::txn::{SnapshotList, TransactionList};
-use crate::version::{
-    DamagedFile, Edit, FileHandle, FileMeta, Flushable, IngestedRun, Version, VersionSet,
-};
+use crate::version::{Edit, FileHandle, FileMeta, Flushable, IngestedRun, Version, VersionSet};
 use crate::wal::{SegmentId, Wal};
 use crate::write::{Pipeline, Pressure, StallGate};
 use blob_gc::BlobGc;
+use damage::Recheck;
 use job_history::JobHistory;
 use job_prefix_extractors::LatePrefixExtractors;
 use parking_lot::{Condvar, Mutex};
@@ -90,6 +90,8 @@ enum CompactionStep {
     NothingDue,
     /// A job has failed because of a damaged file, which has been put into quarantine and reported.
     MetDamage(Error),
+    /// A job has failed so often that it is given up for a time, which has been reported.
+    GaveUp(Error),
 }
 
 #[derive(Default)]
@@ -131,6 +133,10 @@ pub(super) struct BackgroundWork {
     install: Mutex<()>,
     flushing: Mutex<()>,
     running: Mutex<RunningJobs>,
+    /// The error of a job that is given up, see [`RunningJobs::given_up_error`]. It has a mutex of
+    /// its own, a leaf, because a freeze tells it the gate and must not wait for the picker.
+    given_up: Mutex<Option<Error>>,
+    recheck: Mutex<Recheck>,
     space_tracker: SpaceTracker,
     signals: Mutex<WorkSignals>,
     signal: Condvar,
@@ -190,6 +196,8 @@ impl BackgroundWork {
             install: Mutex::new(()),
             flushing: Mutex::new(()),
             running: Mutex::default(),
+            given_up: Mutex::default(),
+            recheck: Mutex::default(),
             space_tracker: SpaceTracker::default(),
             signals: Mutex::default(),
             signal: Condvar::new(),
@@ -444,7 +452,7 @@ impl BackgroundWork {
         match self.compaction_step(rest)? {
             CompactionStep::Compacted => Ok(true),
             CompactionStep::NothingDue => Ok(false),
-            CompactionStep::MetDamage(damage) => Err(damage),
+            CompactionStep::MetDamage(error) | CompactionStep::GaveUp(error) => Err(error),
         }
     }
 
@@ -459,6 +467,7 @@ impl BackgroundWork {
                 self.health.set_full(FullDisk::Compaction, false);
             }
             self.forget_retired(&retired)?;
+            self.recheck_one_unreadable();
             return Ok(CompactionStep::NothingDue);
         };
         self.compact(picked, &retired)
@@ -484,13 +493,18 @@ impl BackgroundWork {
         if drains {
             self.stall.job_begins();
         }
+        let awaited = drains || job.reason == JobReason::Damage;
+        let hopeful = awaited && self.running.lock().failures(&job) == 0;
+        if hopeful {
+            self.stall.hope_begins();
+        }
         self.space_tracker.begins(&job);
         let (started, begun_us) = (self.env.monotonic_micros(), self.env.wall_micros());
         let done = self.run(&version, &job, retired, &handover);
         let took_us = self.env.monotonic_micros().saturating_sub(started);
         self.history.add_job(&job, done.as_ref(), begun_us, took_us);
         self.health.note(FullDisk::Compaction, &done);
-        let damage = self.end(ticket, &job, done.as_ref().err());
+        let set_aside = self.end(ticket, &job, done.as_ref().err());
         self.space_tracker.ends(&job);
         if let Ok(stats) = &done {
             self.space_tracker.dropped(&version, &job, stats.shadowed);
@@ -499,8 +513,14 @@ impl BackgroundWork {
             let from_l0 = job.files().filter(|(level, _)| *level == 0 && done.is_ok());
             self.stall.job_ends(from_l0.map(|(_, f)| f.size).sum());
         }
-        if let Some(damage) = damage {
-            return Ok(CompactionStep::MetDamage(damage));
+        if hopeful {
+            self.stall.hope_ends();
+        }
+        if awaited && done.is_ok() {
+            self.stall.progressed();
+        }
+        if let Some(step) = set_aside {
+            return Ok(step);
         }
         let stats = done?;
         self.tell_gate();
@@ -518,66 +538,6 @@ impl BackgroundWork {
             .reused_bytes
             .fetch_add(stats.reused_bytes, Ordering::Relaxed);
         Ok(CompactionStep::Compacted)
-    }
-
-    /// Ends a job. If the job failed because an input is damaged or unreadable, puts that file into
-    /// quarantine until the next open, and returns the damage: otherwise the picker would choose
-    /// the same job again and again, and no other job would run. If no input is the reason, the job
-    /// is given up after some attempts.
-    fn end(&self, ticket: u64, job: &Job, error: Option<&Error>) -> Option<Error> {
-        let lasting = error.filter(|error| !is_passing(error));
-        let lasting = lasting.filter(|_| !self.stopping.load(Ordering::Acquire));
-        let damaged = lasting.and_then(|error| damaged_input(job, error));
-        let damage = {
-            let mut running = self.running.lock();
-            // The file is in quarantine before the job ends: the picker must not see it free.
-            let damage = damaged.and_then(|damaged| self.quarantine(damaged));
-            running.end(ticket, job);
-            match (error, lasting) {
-                (None, _) => running.succeeded(job),
-                (_, Some(_)) if damage.is_none() => running.failed(job),
-                _ => {}
-            }
-            damage
-        }?;
-        self.report_damage(&damage);
-        Some(damage)
-    }
-
-    /// Puts a file into quarantine. Returns its damage, or `None` if the file has left the tree or
-    /// is in quarantine already.
-    fn quarantine(&self, damaged: DamagedFile) -> Option<Error> {
-        let error = damaged.error.clone();
-        let _in_order = self.install.lock();
-        let version = self.versions.quarantine(damaged)?;
-        self.super_versions.installed(version, &[]);
-        Some(error)
-    }
-
-    fn report_damage(&self, damage: &Error) {
-        let message = format!("a table file is damaged and left out of compactions: {damage}");
-        self.options.listener.log(Severity::Error, &message);
-        self.tell_gate();
-    }
-
-    /// Takes the files out of quarantine that the device can read again, and lets compactions that
-    /// were given up be tried again.
-    pub(super) fn recheck_unreadable(&self) {
-        self.running.lock().retry_all();
-        for file in self.versions.current().unreadable_files() {
-            if file.reader().and_then(|reader| reader.verify()).is_ok() {
-                let _in_order = self.install.lock();
-                let version = self.versions.release(file.file_id);
-                self.super_versions.installed(version, &[]);
-            }
-        }
-    }
-
-    /// The damage of the first file in quarantine that `concerns` accepts.
-    pub(super) fn damage(&self, concerns: impl Fn(&FileMeta) -> bool) -> Option<Error> {
-        let version = self.versions.current();
-        let damaged = { version.quarantine().iter() }.find(|damaged| concerns(&damaged.meta));
-        damaged.map(|damaged| damaged.error.clone())
     }
 
     /// The next job and the version it was picked from. The mutex `running` is held from reading
@@ -603,6 +563,7 @@ impl BackgroundWork {
         choose: impl Fn(&PickerContext<'_>) -> Option<Job>,
     ) -> (Option<PickedJob>, Option<(Vec<KeyRange>, Seqno)>) {
         let mut running = self.running.lock();
+        running.set_time(self.env.monotonic_micros());
         let version = self.versions.current();
         let oldest_read = self.live_snapshots().oldest();
         let reported = self.tombstone_reports.open(oldest_read);
@@ -689,11 +650,22 @@ impl BackgroundWork {
     ) -> Result<()> {
         let _in_order = self.install.lock();
         let version = self.versions.apply_open(edit, open)?;
-        self.super_versions.installed(version, flushed);
+        self.publish(version, flushed);
         then()?;
         self.stall.set_failure(None);
         self.report_pressure();
         Ok(())
+    }
+
+    /// Makes `version` the current one of the super versions. Computes its backlog first, because
+    /// that may visit many files, and a freeze must not while it holds the pipeline's mutex.
+    fn publish(&self, version: Arc<Version>, flushed: &[u64]) {
+        self.backlog(&version);
+        self.super_versions.installed(version, flushed);
+    }
+
+    fn backlog(&self, version: &Version) -> Backlog {
+        Backlog::of(version, &self.options, &self.space_tracker)
     }
 
     /// The mutex held around every manifest edit that adds or replaces SSTs.
@@ -710,7 +682,7 @@ impl BackgroundWork {
             return;
         }
         let version = self.versions.close_files(&files);
-        self.super_versions.installed(version, &[]);
+        self.publish(version, &[]);
     }
 
     /// The seqnos at which reads may happen now. The function reads the visible seqno before the
@@ -768,8 +740,9 @@ impl BackgroundWork {
         let room = self.memory.frozen_room();
         let input = stall_input(&super_version, &self.options, &self.space_tracker, room);
         let damage = super_version.version.quarantine().first();
+        let damage = damage.map(|damaged| damaged.error.clone());
         self.stall
-            .set_damage(damage.map(|damaged| damaged.error.clone()));
+            .set_damage(damage.or_else(|| self.given_up.lock().clone()));
         self.stall.set_pressure(Pressure::of(&input));
     }
 
@@ -779,63 +752,5 @@ impl BackgroundWork {
     }
 }
 
-/// Whether the same work may succeed later although no file changes.
-fn is_passing(error: &Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::NoSpace | ErrorKind::NoDescriptor | ErrorKind::Interrupted | ErrorKind::Poisoned
-    )
-}
-
-/// The input of `job` that has failed it with `error`, if the input is damaged or cannot be read.
-/// Only an error of damaged bytes names the file, and a failed read looks like a failed write. So
-/// after other errors the inputs are read again, and one that still fails is as good as damaged.
-fn damaged_input(job: &Job, error: &Error) -> Option<DamagedFile> {
-    if job.kind != JobKind::Compact {
-        return None;
-    }
-    if let ErrorKind::Corruption { file, .. } = error.kind()
-        && let Some((_, id)) = parse_file_name(file)
-        && let Some((level, file)) = job.files().find(|(_, f)| f.file_id == id)
-    {
-        return Some(DamagedFile {
-            level,
-            meta: Arc::clone(file.meta()),
-            error: error.clone(),
-            unreadable: false,
-        });
-    }
-    job.files().find_map(|(level, file)| examine(level, file))
-}
-
-/// Reads a whole file of `level`. Returns its damage, if it has any or cannot be read.
-fn examine(level: u8, file: &FileHandle) -> Option<DamagedFile> {
-    let name = || file_name(FileKind::Sst, file.file_id);
-    let read = || {
-        let reader = file.reader()?;
-        reader.verify()?;
-        let (found, expected) = (reader.properties().entries, file.entries);
-        if found != expected {
-            let what = format!("{found} entries, the manifest says {expected}");
-            return Err(Error::corruption(name(), 0, what));
-        }
-        Ok(())
-    };
-    let error = read().err().filter(|error| !is_passing(error))?;
-    let unreadable = matches!(error.kind(), ErrorKind::Io { .. } | ErrorKind::NotFound);
-    let error = match unreadable {
-        true => Error::corruption(name(), 0, format!("the file cannot be read: {error}")),
-        false => error,
-    };
-    Some(DamagedFile {
-        level,
-        meta: Arc::clone(file.meta()),
-        error,
-        unreadable,
-    })
-}
-
-#[cfg(test)]
-mod damage_tests;
 #[cfg(test)]
 mod gate_tests;

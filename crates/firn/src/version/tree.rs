@@ -1,10 +1,10 @@
 //! A version: the files of the tree at one moment.
 
 use super::move_costs::MoveCosts;
+use super::quarantine::{MovableSums, Quarantine};
 use super::totals::{IndexTotals, Totals};
 use super::{
-    BlobTotals, DamagedFile, Edit, FileHandle, FileMeta, FileSource, FileSpan, FileSums,
-    ManifestState, Run,
+    BlobTotals, Edit, FileHandle, FileMeta, FileSource, FileSpan, FileSums, ManifestState, Run,
 };
 use crate::base::key::index_prefix;
 use crate::base::key_range::prefix_successor;
@@ -36,7 +36,8 @@ pub struct Version {
     pub levels: [Arc<Run>; LAST_LEVEL],
     totals: Totals,
     pub(super) move_costs: MoveCosts,
-    pub(super) quarantine: Arc<[DamagedFile]>,
+    pub(super) quarantine: Arc<Quarantine>,
+    pub(super) movable_sums: MovableSums,
 }
 
 /// Files, each with its level.
@@ -63,6 +64,7 @@ impl Version {
             totals: Totals::default(),
             move_costs: MoveCosts::default(),
             quarantine: Arc::default(),
+            movable_sums: MovableSums::default(),
         };
         version.totals = Totals::of(version.files());
         version.measure_all_moves();

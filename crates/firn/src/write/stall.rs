@@ -50,8 +50,8 @@ use std::time::Duration;
 const REPORTED_US_MIN: u64 = 500;
 
 /// Data over damaged files does not count as pressure. If L0 stops writers for this time all the
-/// same, no compaction makes it shallower, and a file is damaged, then writers fail with the damage
-/// instead of waiting in silence, microseconds.
+/// same, no compaction succeeds or makes it shallower, and a file is damaged or a job was given up,
+/// then writers fail with that error instead of waiting in silence, microseconds.
 const STUCK_US: u64 = 30_000_000;
 
 /// Delays and stops so far.
@@ -91,9 +91,13 @@ struct GateState {
     released: bool,
     /// The error that kept background work from making room.
     failure: Option<Error>,
-    /// The damage of a file that compactions leave out, if there is one.
+    /// The damage of a file that compactions leave out, or the error of a job that was given up, if
+    /// there is one.
     damage: Option<Error>,
-    /// Since when writers have waited for compactions that do not make L0 shallower, microseconds.
+    /// Number of running compactions of which nothing tells that they will fail.
+    hopeful_jobs: usize,
+    /// Since when writers have waited for compactions while none has succeeded or made L0
+    /// shallower, microseconds.
     stuck_since_us: Option<u64>,
     /// Whether writers fail because of the damage.
     stuck: bool,
@@ -115,7 +119,9 @@ impl GateState {
             false => None,
         };
         let stuck = |since: u64| now_us.saturating_sub(since) >= STUCK_US;
-        self.stuck = self.damage.is_some() && self.stuck_since_us.is_some_and(stuck);
+        self.stuck = self.damage.is_some()
+            && self.hopeful_jobs == 0
+            && self.stuck_since_us.is_some_and(stuck);
         let mode = match limit {
             Limit::Open => Mode::Open,
             Limit::Rate { rate, .. } => Mode::Limited(rate),
@@ -210,6 +216,24 @@ impl StallGate {
         self.adjust(state);
     }
 
+    /// Notes that a compaction begins for which stopped writers may wait, and which has not failed
+    /// before.
+    pub fn hope_begins(&self) {
+        self.state.lock().hopeful_jobs += 1;
+    }
+
+    /// Notes that a compaction has ended for which [`Self::hope_begins`] was called.
+    pub fn hope_ends(&self) {
+        self.state.lock().hopeful_jobs -= 1;
+    }
+
+    /// Notes that a compaction has succeeded for which stopped writers may wait.
+    pub fn progressed(&self) {
+        let mut state = self.state.lock();
+        state.stuck_since_us = None;
+        self.adjust(state);
+    }
+
     /// Sets the error with which background work has failed, so that stopped writers fail with it,
     /// too. `None` once that work has succeeded.
     pub fn set_failure(&self, failure: Option<Error>) {
@@ -218,8 +242,8 @@ impl StallGate {
         self.adjust(state);
     }
 
-    /// Sets the damage of a file that compactions leave out; `None` if there is no such file. Only
-    /// a stop that lasts fails with it.
+    /// Sets the damage of a file that compactions leave out, or the error of a job that was given
+    /// up; `None` if there is neither. Only a stop that lasts fails with it.
     pub fn set_damage(&self, damage: Option<Error>) {
         self.state.lock().damage = damage;
     }

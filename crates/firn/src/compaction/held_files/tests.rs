@@ -1,5 +1,6 @@
 use super::*;
 use crate::base::Error;
+use crate::base::work_count::counted;
 use crate::compaction::testing::no_files;
 use crate::compaction::testing::{user_key, version_of};
 use crate::version::{DamagedFile, Edit};
@@ -102,7 +103,7 @@ fn files_across_an_edge_of_damage_are_found() {
     );
     let mut expected = vec![user_key(1, 20), user_key(1, 40)];
     expected[1].push(0);
-    assert_eq!(edges(&version, 0), expected);
+    assert_eq!(version.edges(0), expected);
     let of = HeldFiles::of(&version, 6);
     assert_eq!(of.across_edges(&version).len(), 3);
     let inside = damaged_version(&[(0, 2, 2, 20, 40, 10), (0, 1, 1, 20, 40, 10)], &[1]);
@@ -205,4 +206,18 @@ fn no_merge_breaks_the_order_of_l0() {
         }
     }
     assert!(seen.iter().all(|n| *n > 1000), "{seen:?}");
+}
+
+/// The work grows with the files of L0, not with their number times that of the damaged ones.
+#[test]
+fn many_damaged_files_take_no_more_work_each() {
+    let count = 300;
+    let upper = (0..count).map(|n| (0, 1, 1 + n, 10 * n, 10 * n + 5, 10));
+    let lower = (0..count).map(|n| (1, 0, 1000 + n, 10 * n, 10 * n + 5, 10));
+    let files: Vec<_> = upper.chain(lower).collect();
+    let damaged: Vec<u64> = (1000..1000 + count).collect();
+    let version = damaged_version(&files, &damaged);
+    let (held, work) = counted(|| HeldFiles::of(&version, 1));
+    assert_eq!(held.groups.len(), count as usize);
+    assert!(work.files < 50 * count, "{work:?}");
 }

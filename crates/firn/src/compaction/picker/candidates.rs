@@ -87,6 +87,26 @@ impl Wanted<'_> {
     }
 }
 
+/// The parts of `free` that are not in `busy`. The ranges of both ascend.
+fn without(free: Vec<Range<usize>>, busy: impl Iterator<Item = Range<usize>>) -> Vec<Range<usize>> {
+    let mut left = Vec::with_capacity(free.len());
+    let mut busy = busy.filter(|positions| !positions.is_empty()).peekable();
+    for mut part in free {
+        while let Some(next) = busy.peek().filter(|next| next.start < part.end) {
+            left.push(part.start..next.start.max(part.start));
+            part.start = part.start.max(next.end);
+            if next.end >= part.end {
+                // It may also reach into the next part.
+                break;
+            }
+            busy.next();
+        }
+        left.push(part);
+    }
+    left.retain(|part| !part.is_empty());
+    left
+}
+
 fn positions_over(files: &FileList, range: &KeyRange) -> Range<usize> {
     let from = files.partition_point(|f| f.largest < range.smallest);
     let to = files.partition_point(|f| f.smallest <= range.largest);
@@ -105,6 +125,10 @@ impl PickerContext<'_> {
     ) -> Vec<Range<usize>> {
         let files = self.files(level);
         let mut free = wanted.positions(files);
+        for level in level..=output {
+            let damaged = self.version.damaged_ranges(level).as_slice().iter();
+            free = without(free, damaged.map(|range| positions_over(files, range)));
+        }
         let mut cut = |range: &KeyRange| {
             let busy = positions_over(files, range);
             let cut = std::mem::take(&mut free).into_iter().flat_map(|part| {
@@ -117,11 +141,6 @@ impl PickerContext<'_> {
             // the cut may divide a free range of positions into two adjacent ones, which does no
             // harm.
         };
-        for damaged in self.version.quarantine() {
-            if (level..=output).contains(&damaged.level) {
-                cut(&damaged.meta.range());
-            }
-        }
         for zone in self.running.zones() {
             if level > zone.bottom || output < zone.top {
                 continue;
@@ -156,7 +175,13 @@ impl PickerContext<'_> {
         // from `level` writes to the level right below it.
         debug_assert_eq!(output, level + 1);
         let free = self.free_positions(level, output, wanted);
-        let accepted = |at: &usize| wanted.accepts(&files[*at]) && self.is_free(&files[*at]);
+        // A file with which a job was given up is no candidate. Otherwise a few such jobs, if they
+        // are the cheapest ones, would keep all others of the level from running.
+        let accepted = |at: &usize| {
+            let file = &files[*at];
+            let free = self.is_free(file) && !self.running.is_given_up_with(file.file_id);
+            free && wanted.accepts(file)
+        };
         let group = wanted.group();
         let mut found = self.version.cheapest_moves(level, &free, group, COMPARED);
         found.retain(accepted);

@@ -28,7 +28,8 @@
 //! as the only means (under updates all over the data it writes about 2.4 bytes per byte to stay at
 //! 1.3 times the space, where holes write none).
 
-use super::{BackgroundWork, examine};
+use super::BackgroundWork;
+use super::damage::examine;
 use crate::base::blob_ref::{self, BlobRef, BlobUse, BlobUses};
 use crate::base::event_listener::Severity;
 use crate::base::work_count::blob_files_seen;
@@ -65,8 +66,8 @@ const FREEZE_SHARE: u64 = 5;
 #[derive(Default)]
 pub(in crate::db) struct BlobGc {
     step: Mutex<GcStep>,
-    /// Files that are not collected until the next open, because they or an SST that names them are
-    /// damaged.
+    /// Files that are not collected until the next open or the end of a quarantine, because they or
+    /// an SST that names them are damaged.
     quarantined: Mutex<HashSet<u64>>,
 }
 
@@ -171,6 +172,24 @@ pub(in crate::db) fn uses_recovered(version: &Version, replayed: &Replayed) -> R
         uses_in(changes)?.iter().for_each(|used| all.add(used));
     }
     Ok(all)
+}
+
+impl BlobGc {
+    /// Collects the files again that were set aside. Those that are still damaged, or named by a
+    /// damaged SST, are set aside again.
+    pub(super) fn try_all_again(&self) {
+        self.quarantined.lock().clear();
+    }
+
+    #[cfg(test)]
+    pub(super) fn set_aside(&self, id: u64) {
+        self.quarantined.lock().insert(id);
+    }
+
+    #[cfg(test)]
+    pub(super) fn has_set_aside(&self) -> bool {
+        !self.quarantined.lock().is_empty()
+    }
 }
 
 impl BackgroundWork {
@@ -389,8 +408,8 @@ impl BackgroundWork {
         let mut files = super_version.version.files();
         let found = files.find(|(_, other)| other.file_id == file.file_id);
         let damaged = found.and_then(|(level, file)| examine(level, file));
-        if let Some(damage) = damaged.and_then(|damaged| self.quarantine(damaged)) {
-            self.report_damage(&damage);
+        if let Some(damaged) = damaged {
+            self.quarantine(damaged);
         }
     }
 

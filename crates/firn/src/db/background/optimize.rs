@@ -50,8 +50,9 @@ impl BackgroundWork {
             go_on(0, 1)?;
             self.flush_all()?;
         }
+        let of_order = |file: &FileMeta| order.ranges.iter().any(|r| r.overlaps(&file.range()));
+        self.recheck_unreadable(of_order, &mut || go_on(0, 1))?;
         let mut left = self.restless(&order);
-        self.recheck_unreadable();
         let (mut total, mut jobs) = (left.bytes, 0);
         loop {
             if jobs * FILES_FOR_A_JOB > left.files {
@@ -71,7 +72,6 @@ impl BackgroundWork {
         }
         self.versions.delete_obsolete()?;
         // Report the damage: files in quarantine are not at rest.
-        let of_order = |file: &FileMeta| order.ranges.iter().any(|r| r.overlaps(&file.range()));
         self.damage(of_order).map_or(Ok(()), Err)
     }
 
@@ -102,7 +102,7 @@ impl BackgroundWork {
         if let Some(picked) = picked {
             let bytes = brought_to_rest(&picked.1);
             return match self.compact(picked, &retired)? {
-                CompactionStep::MetDamage(damage) => Err(damage),
+                CompactionStep::MetDamage(error) | CompactionStep::GaveUp(error) => Err(error),
                 CompactionStep::Compacted | CompactionStep::NothingDue => {
                     Ok(RestStep::Compacted(bytes))
                 }

@@ -98,7 +98,9 @@ impl BackgroundWork {
                     );
                 }
                 // Go on with other jobs, and do not report a failure to the stall gate.
-                Ok(CompactionStep::MetDamage(_)) => self.wait(|_| false, RETRY_PAUSE),
+                Ok(CompactionStep::MetDamage(_) | CompactionStep::GaveUp(_)) => {
+                    self.wait(|_| false, RETRY_PAUSE);
+                }
                 Err(error) if *error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => self.failed("compaction", &error),
             }

@@ -356,3 +356,34 @@ fn a_lasting_stop_over_damage_names_the_damage() {
     stall.set_pressure(Pressure::default());
     pass(&stall).unwrap();
 }
+
+/// The time of a lasting stop begins anew whenever a compaction succeeds for which writers may
+/// wait, and while one runs that has not failed before, nobody fails.
+#[test]
+fn nobody_fails_with_damage_while_compactions_progress() {
+    let env = MemEnv::new();
+    let stall = StallGate::new(Arc::new(env.clone()));
+    stall.set_damage(Some(Error::corruption("a file", 0, "damaged")));
+    let killed = || kind_of(stall.pass(&Session::killed()));
+    let later = |micros: u64| {
+        env.advance_clock(micros);
+        stall.set_pressure(STOP);
+        killed()
+    };
+    assert_eq!(later(0), ErrorKind::Interrupted);
+    for _ in 0..5 {
+        assert_eq!(later(STUCK_US / 4 * 3), ErrorKind::Interrupted);
+        stall.progressed();
+    }
+    stall.hope_begins();
+    assert_eq!(later(10 * STUCK_US), ErrorKind::Interrupted);
+    // It has failed.
+    stall.hope_ends();
+    assert!(matches!(later(0), ErrorKind::Corruption { .. }));
+    stall.progressed();
+    assert_eq!(killed(), ErrorKind::Interrupted);
+    assert!(matches!(
+        later(STUCK_US + 100),
+        ErrorKind::Corruption { .. }
+    ));
+}

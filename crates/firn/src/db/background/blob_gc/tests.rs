@@ -1,5 +1,5 @@
 use crate::base::blob_ref::BlobUse;
-use crate::db::background::damage_tests::{newest, open, with_meta, write_file};
+use crate::db::background::damage::tests::{newest, open, with_meta, write_file};
 use crate::env::{FaultEnv, MemEnv};
 use crate::store::{FileKind, file_name};
 use std::collections::BTreeMap;
