@@ -28,6 +28,7 @@ int ha_firn::aim(uint32_t index) {
   m_scan_parked = m_scan_started = m_bounded = m_at_point = false;
   if (other_index) m_columns_known = false;
   if (m_intent.semi_consistent) (void)firn_cursor_set_semi_consistent(m_cursor, true);
+  if (int error = push_condition()) return error;
   return choose_columns();
 }
 
@@ -114,7 +115,59 @@ int ha_firn::resume_scan() {
   if (status != FIRN_OK) return firn_error(status);
   m_cursor_live = true;
   m_scan_parked = false;
+  if (int error = push_condition()) return error;
   return choose_columns();
+}
+
+/*
+  The core evaluates the condition on entries of a secondary index, before it reads their rows. A
+  read that locks gets no condition: which rows and gaps it locks must not depend on the plan. On a
+  replica the server may drop the condition of a temporary table in the middle of a statement, see
+  reset().
+*/
+Item* ha_firn::idx_cond_push(uint index, Item* condition) {
+  if (!m_locked || m_intent.locks() || index == table_share->primary_key || table->part_info || m_share->is_temporary())
+    return condition;
+  pushed_idx_cond = condition;
+  pushed_idx_cond_keyno = index;
+  return nullptr;
+}
+
+int ha_firn::push_condition() {
+  if (likely(!pushed_idx_cond || pushed_idx_cond_keyno != m_cursor_index)) return 0;
+  return read_status(firn_cursor_condition(m_cursor, entry_verdict, this));
+}
+
+/*
+  The server would also compare the entry with the end of the range. The core has done that, and the
+  record has no columns of which the index holds only a prefix.
+*/
+int ha_firn::entry_verdict(void* handler, uchar* record) {
+  ha_firn* self = static_cast<ha_firn*>(handler);
+  TABLE* table = self->table;
+  if (unlikely(!self->pushed_idx_cond || self->pushed_idx_cond_keyno != self->m_cursor_index))
+    return FIRN_ENTRY_MATCHES;
+  /*
+    The check of the server ignores soft kills, as those of LIMIT ROWS EXAMINED. The server would
+    not see them before the scan finds a row.
+  */
+  if (unlikely(thd_kill_level(table->in_use) != THD_IS_NOT_KILLED)) return FIRN_ENTRY_INTERRUPTED;
+  /* The condition reads the columns where the table's fields point to. */
+  const bool elsewhere = record != table->record[0];
+  if (unlikely(elsewhere)) table->move_fields(table->field, record, table->record[0]);
+  key_range* const end = self->end_range;
+  self->end_range = nullptr;
+  const check_result_t checked = handler_index_cond_check(self);
+  self->end_range = end;
+  if (unlikely(elsewhere)) table->move_fields(table->field, table->record[0], record);
+  switch (checked) {
+    case CHECK_POS:
+      return FIRN_ENTRY_MATCHES;
+    case CHECK_NEG:
+      return FIRN_ENTRY_PASSES;
+    default:
+      return FIRN_ENTRY_INTERRUPTED;
+  }
 }
 
 void ha_firn::clear_bound() {

@@ -73,7 +73,9 @@ int to_server_error(firn_status status) {
   const char* message = firn_last_error();
   if (belongs_in_log(status)) sql_print_error("FIRN: %s", message);
   THD* thd = current_thd;
-  const bool is_reported = error == HA_ERR_NO_SUCH_TABLE || status == FIRN_FOREIGN_KEY || status == FIRN_HOST_FAILED;
+  /* The server itself says that a statement was killed, or that it has examined enough rows. */
+  const bool is_reported = error == HA_ERR_NO_SUCH_TABLE || status == FIRN_FOREIGN_KEY || status == FIRN_HOST_FAILED ||
+                           status == FIRN_INTERRUPTED;
   if (thd && message[0] && !is_reported)
     push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_GET_ERRMSG, "FIRN: %s", message);
   return error;

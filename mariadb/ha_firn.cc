@@ -36,7 +36,7 @@ handler::Table_flags ha_firn::table_flags() const {
 /* The server calls this function before open(), when key parts are only half filled in. */
 ulong ha_firn::index_flags(uint index, uint, bool) const {
   const ulong flags = HA_READ_NEXT | HA_READ_PREV | HA_READ_ORDER | HA_READ_RANGE | HA_KEYREAD_ONLY;
-  return index == table_share->primary_key ? flags | HA_CLUSTERED_INDEX : flags;
+  return flags | (index == table_share->primary_key ? HA_CLUSTERED_INDEX : HA_DO_INDEX_COND_PUSHDOWN);
 }
 
 int ha_firn::open(const char* name, int, uint) {

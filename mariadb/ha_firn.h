@@ -111,6 +111,7 @@ class ha_firn final : public handler {
   void position(const uchar* record) override;
   int cmp_ref(const uchar* left, const uchar* right) override;
   void column_bitmaps_signal() override;
+  Item* idx_cond_push(uint index, Item* condition) override;
 
   /* writes */
   int write_row(const uchar* buf) override;
@@ -177,6 +178,9 @@ class ha_firn final : public handler {
   */
   int aim(uint32_t index);
   int choose_columns();
+  /* Gives the cursor the condition that the server has pushed for its index. */
+  int push_condition();
+  static int entry_verdict(void* handler, uchar* record);
   /*
     These choose the columns that the statement needs only in part, see partial_columns.cc. If it is
     not certain that a part suffices, they choose none.

@@ -109,7 +109,7 @@ class Schedule:
 def _first(session: str, level: str) -> list[Step]:
     return [
         Step(session, f"SET SESSION TRANSACTION ISOLATION LEVEL {level}"),
-        # FIRN has no index condition pushdown, with which InnoDB locks fewer rows.
+        # FIRN pushes no conditions into locking reads. InnoDB does, and then locks fewer rows.
         Step(session, "SET optimizer_switch = 'index_condition_pushdown=off'"),
     ]
 

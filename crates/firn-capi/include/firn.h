@@ -18,6 +18,15 @@
 // Number that stands for the clustered index of a table whose primary key is hidden.
 #define FIRN_PRIMARY UINT32_MAX
 
+// Answers of a `firn_condition`.
+#define FIRN_ENTRY_PASSES 0
+
+// The row of the entry may match.
+#define FIRN_ENTRY_MATCHES 1
+
+// The session was killed.
+#define FIRN_ENTRY_INTERRUPTED 2
+
 // Bytes of a slot that `firn_recover` fills: a 32-bit length in native byte order, then the xid.
 #define FIRN_XID_SLOT 260
 
@@ -297,6 +306,10 @@ typedef struct firn_table firn_table;
 // Reports the progress of a long call: `done` of `total`, in any unit. If it returns true, the
 // call ends with an error.
 typedef bool (*firn_progress)(void *context, uint64_t done, uint64_t total);
+
+// A condition over the columns of an index, whose values are in `record`. It returns a
+// `FIRN_ENTRY_…`, and uses neither the cursor nor its session.
+typedef int (*firn_condition)(void *context, uint8_t *record);
 
 // The part of a column's value that the statement needs: its first `prefix` bytes. If the value
 // lies out of line, the cursor reads only this part. With `length`, the value in the record has
@@ -1168,6 +1181,16 @@ enum firn_status firn_cursor_resume(struct firn_cursor *cursor,
 // # Safety
 // `cursor` must be NULL or live, and must not be used afterwards.
 void firn_cursor_close(struct firn_cursor *cursor);
+
+// Sets a condition on the entries of a secondary index for a read without locks: the cursor passes
+// over entries for which the condition is false. It holds until the cursor is reset or parked.
+//
+// # Safety
+// `cursor` must be live and used by this thread alone, and `context` valid until the cursor is
+// reset, parked or closed.
+enum firn_status firn_cursor_condition(struct firn_cursor *cursor,
+                                       firn_condition condition,
+                                       void *context);
 
 // Chooses the columns to decode. `bitmap` has bit `i % 8` of byte `i / 8` for column `i`; NULL
 // means all columns. `key_only` decodes the columns of the index and of the primary key from the

@@ -5,9 +5,10 @@ use crate::pointers::{boxed, unbox};
 use crate::session::{firn_session, session_mut};
 use crate::table::firn_table;
 use firn::base::Error;
-use firn::table::{Cursor, KeyImage, LockWait, PartialColumn, ReadMode, SeekMode};
+use firn::table::{Cursor, KeyImage, LockWait, PartialColumn, ReadMode, SeekMode, Verdict};
 use firn::temporary::EphemeralDb;
 use firn::txn::LockMode;
+use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 /// A position in one index of a table. It belongs to one thread at a time.
@@ -221,6 +222,62 @@ impl firn_partial_column {
             length: self.length,
         }
     }
+}
+
+/// Answers of a `firn_condition`.
+pub const FIRN_ENTRY_PASSES: c_int = 0;
+/// The row of the entry may match.
+pub const FIRN_ENTRY_MATCHES: c_int = 1;
+/// The session was killed.
+pub const FIRN_ENTRY_INTERRUPTED: c_int = 2;
+
+/// A condition over the columns of an index, whose values are in `record`. It returns a
+/// `FIRN_ENTRY_…`, and uses neither the cursor nor its session.
+pub type firn_condition =
+    Option<unsafe extern "C" fn(context: *mut c_void, record: *mut u8) -> c_int>;
+
+/// The condition of a cursor with its context.
+struct HostCondition {
+    condition: unsafe extern "C" fn(context: *mut c_void, record: *mut u8) -> c_int,
+    context: *mut c_void,
+}
+
+// SAFETY: only the thread that uses the cursor calls the condition.
+unsafe impl Send for HostCondition {}
+
+impl HostCondition {
+    fn verdict(&self, record: &mut [u8]) -> Verdict {
+        // SAFETY: the host keeps the context until it resets or parks the cursor, which drops this
+        // condition. The record buffer is that of the read.
+        match unsafe { (self.condition)(self.context, record.as_mut_ptr()) } {
+            FIRN_ENTRY_PASSES => Verdict::Pass,
+            FIRN_ENTRY_MATCHES => Verdict::Match,
+            _ => Verdict::Interrupted,
+        }
+    }
+}
+
+/// Sets a condition on the entries of a secondary index for a read without locks: the cursor passes
+/// over entries for which the condition is false. It holds until the cursor is reset or parked.
+///
+/// # Safety
+/// `cursor` must be live and used by this thread alone, and `context` valid until the cursor is
+/// reset, parked or closed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_cursor_condition(
+    cursor: *mut firn_cursor,
+    condition: firn_condition,
+    context: *mut c_void,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: the cursor is NULL or live, and this thread alone uses it, so the borrow is
+        // unique.
+        let cursor = unsafe { cursor_mut(cursor) }?;
+        let condition = condition.ok_or_else(|| Error::invalid("no condition"))?;
+        let host = HostCondition { condition, context };
+        let verdict = move |record: &mut [u8]| host.verdict(record);
+        Ok(cursor.cursor.set_condition(Box::new(verdict))?)
+    })
 }
 
 /// Chooses the columns to decode. `bitmap` has bit `i % 8` of byte `i / 8` for column `i`; NULL

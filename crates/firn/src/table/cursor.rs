@@ -22,6 +22,7 @@ mod vacant_range;
 
 use super::Table;
 use super::blob_columns::PartialColumn;
+use super::entry_filter::Condition;
 use super::index_scan::{IndexScan, Resume, copy};
 use super::read_mode::{LockWait, ReadMode};
 use super::row_fetch::{FetchOutcome, RowFetch};
@@ -177,6 +178,7 @@ impl Cursor {
         self.seeks = 0;
         self.parked = true;
         self.fetch.lock_mut().forget();
+        self.fetch.forget_condition();
     }
 
     /// Goes on from the key kept by [`Self::park`].
@@ -203,6 +205,16 @@ impl Cursor {
         parts: &[PartialColumn],
     ) -> Result<()> {
         self.fetch.set_columns(bitmap, key_only, parts)
+    }
+
+    /// Sets a condition on the entries of a secondary index, until the cursor is reset or parked:
+    /// reads pass over entries for which it is false, and do not read their rows.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the cursor is on the clustered index, or if it locks the rows that it
+    /// reads or notes them for the validation.
+    pub fn set_condition(&mut self, condition: Condition) -> Result<()> {
+        self.fetch.set_condition(condition)
     }
 
     /// Ends forward scans at `key`. `included` says whether entries that begin with it belong to

@@ -27,6 +27,7 @@
 //! are contended, and even if the decoded rows are equal, their values out of line may differ.
 
 use super::blob_columns::{PartialColumn, RowReader};
+use super::entry_filter::{Condition, EntryFilter};
 use super::index_info::IndexInfo;
 use super::read_mode::{Entries, LockWait, ReadMode};
 use super::row_lock::{LockOutcome, RowLock};
@@ -68,6 +69,11 @@ pub(super) struct RowFetch {
     reader: RowReader,
     /// Decodes rows from index entries alone; `None` if the rows themselves are read.
     key_plan: Option<IndexDecodePlan>,
+    /// Decides by entries which rows are read; only reads without locks have it.
+    filter: Option<EntryFilter>,
+    /// Decodes entries of the index for the next `filter`; kept, because a statement may aim the
+    /// cursor at the same index for each row of another table.
+    filter_plan: Option<IndexDecodePlan>,
     blobs: BlobBuf,
     entry_key: Vec<u8>,
     /// Whether the key of the entry last read is in `row_key`, because that entry is a row;
@@ -98,6 +104,8 @@ impl RowFetch {
             columns: None,
             reader,
             key_plan: None,
+            filter: None,
+            filter_plan: None,
             blobs: BlobBuf::new(),
             entry_key: Vec::new(),
             entry_is_row: false,
@@ -130,6 +138,10 @@ impl RowFetch {
         self.created = self.index.created();
         self.entry_key.clear();
         self.entry_is_row = false;
+        self.forget_condition();
+        if self.index.id() != before {
+            self.filter_plan = None;
+        }
         if self.index.id() != before && self.number != index {
             // The decode plan for index entries (`key_plan`) was made for another index. Drop it.
             // The caller chooses the columns to decode after this call, which makes a new plan.
@@ -234,6 +246,26 @@ impl RowFetch {
         Ok(())
     }
 
+    /// Sets the condition that decides by an entry whether its row is read.
+    pub(super) fn set_condition(&mut self, condition: Condition) -> Result<()> {
+        if self.clustered || self.is_locking() || self.notes() {
+            return Err(Error::invalid("a condition on entries of this scan"));
+        }
+        let plan = match self.filter_plan.take() {
+            Some(plan) => plan,
+            None => self.index.plan(None)?,
+        };
+        self.filter = Some(EntryFilter::new(plan, condition));
+        Ok(())
+    }
+
+    /// Drops the condition on entries at the end of the statement.
+    pub(super) fn forget_condition(&mut self) {
+        if let Some(filter) = self.filter.take() {
+            self.filter_plan = Some(filter.into_plan());
+        }
+    }
+
     /// Whether reading a row means only decoding the entry of the index: the index is the clustered
     /// one, so its entries are the rows, and the statement neither locks the rows that it reads nor
     /// notes them for the validation.
@@ -266,10 +298,12 @@ impl RowFetch {
         self.set_row_key(key);
     }
 
-    /// Whether the row of each entry must be looked up in the clustered index.
+    /// Whether the row of each entry, or of most entries, must be looked up in the clustered index.
     #[inline]
     pub(super) fn reads_rows(&self) -> bool {
-        !self.clustered && self.key_plan.is_none()
+        !self.clustered
+            && self.key_plan.is_none()
+            && self.filter.as_ref().is_none_or(EntryFilter::admits_most)
     }
 
     /// Appends the key of the row that an entry of the secondary index leads to.
@@ -403,6 +437,9 @@ impl RowFetch {
                 txn.heed_overtaking(&self.row_key, entries.seqno())?;
             }
         }
+        if !self.admits(entries.value().head, record)? {
+            return Ok(false);
+        }
         if let Some(plan) = &self.key_plan {
             self.decode_entry(plan, entries.value().head, record)?;
             return Ok(true);
@@ -411,6 +448,16 @@ impl RowFetch {
             true => Ok(true),
             false => Err(self.dangling()),
         }
+    }
+
+    /// Whether the condition on entries, if there is one, admits the entry last read, whose value
+    /// is `value`.
+    fn admits(&mut self, value: &[u8], record: &mut [u8]) -> Result<bool> {
+        let Some(filter) = &mut self.filter else {
+            return Ok(true);
+        };
+        let admitted = filter.admits(&self.entry_key, value, record);
+        admitted.map_err(|e| self.table.of_table(e))
     }
 
     fn locked_entry(
@@ -515,7 +562,7 @@ impl RowFetch {
     }
 
     /// Reads, at `point`, the row of the entry last read. Returns false if the entry or its row
-    /// does not exist at `point`.
+    /// does not exist at `point`, or if the condition on entries does not admit the entry.
     fn entry_at(
         &mut self,
         txn: &Transaction,
@@ -523,6 +570,13 @@ impl RowFetch {
         record: &mut [u8],
     ) -> Result<bool> {
         let entry_stands = self.clustered || self.entry_stands(txn, point)?;
+        if entry_stands && self.filter.is_some() {
+            // The condition must not run within `txn.get`, where a shard of a cache may be locked.
+            let value = txn.get(point, &self.entry_key, |_, value| value.head.to_vec())?;
+            if !self.admits(&value.unwrap_or_default(), record)? {
+                return Ok(false);
+            }
+        }
         match &self.key_plan {
             // The entry covers the columns, so the row is not read. Read the entry again: its value
             // may be newer than that under the cursor.

@@ -1,5 +1,6 @@
 //! Tables and cursors, compared with a model.
 
+mod conditions;
 mod gaps;
 mod keyless_scans;
 mod lock_key_prefix;
