@@ -23,13 +23,17 @@ pytestmark = pytest.mark.skipif(not IS_FIRN, reason="about FIRN itself")
 
 SECONDS = float(os.environ.get("FIRN_TEST_DAMAGE_SECONDS", "10"))
 ROWS = 20_000
-# L0 stops writers at 36 runs over one key, and slows them from nine on.
+# L0 stops writers at 36 runs over one key, and slows them from nine on. If nothing left L0, it
+# would have a run for each flush.
 RUNS_MAX = 20
+FLUSHES_MIN = 45
+FLUSHES_SECONDS_MAX = 240.0
+BATCH = 10
 GONE_SECONDS_MAX = 60.0
 
 
 class Writer(threading.Thread):
-    """Replaces random rows, one per commit, and counts those that damage keeps from it."""
+    """Replaces random rows, some per commit, and counts the commits that damage prevents."""
 
     def __init__(self, server: Server, table: str, seed: int) -> None:
         super().__init__()
@@ -44,11 +48,12 @@ class Writer(threading.Thread):
     def run(self) -> None:
         with contextlib.closing(self.connection), self.connection.cursor() as cursor:
             while not self.ends.is_set():
-                row, value = self.random.randrange(2 * ROWS), self.random.randrange(1000)
-                statement = f"REPLACE INTO {self.table} VALUES (%s, %s, RANDOM_BYTES(2000))"
+                value = self.random.randrange(1000)
+                rows = self.random.sample(range(2 * ROWS), BATCH)
+                values = ", ".join(f"({row}, {value}, RANDOM_BYTES(2000))" for row in rows)
                 try:
-                    cursor.execute(statement, (row, value))
-                    self.rows[row] = value
+                    cursor.execute(f"REPLACE INTO {self.table} VALUES {values}")
+                    self.rows.update(dict.fromkeys(rows, value))
                 except pymysql.err.MySQLError as error:
                     if "corrupt" not in str(error).lower() and "crashed" not in str(error).lower():
                         self.error = error
@@ -97,10 +102,16 @@ def test_other_tables_go_on(own_server: Callable[..., Server], running: bool) ->
     writers = [Writer(server, table, seed) for seed, table in enumerate(("hurt", "well", "well"))]
     for writer in writers:
         writer.start()
-    depth = 0
-    ends = time.monotonic() + SECONDS
-    while time.monotonic() < ends:
+    depth, flushes = 0, set()
+    begun = time.monotonic()
+    while time.monotonic() < begun + SECONDS or len(flushes) < FLUSHES_MIN:
+        assert time.monotonic() < begun + FLUSHES_SECONDS_MAX, f"{len(flushes)} flushes"
         time.sleep(0.5)
+        flushes.update(
+            server.query(
+                "SELECT number FROM information_schema.firn_compactions WHERE kind = 'flush'"
+            )
+        )
         runs = "SELECT COUNT(DISTINCT run) FROM information_schema.firn_files WHERE level = 0"
         depth = max(depth, server.query(runs)[0][0])
     for writer in writers:

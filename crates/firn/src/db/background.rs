@@ -742,7 +742,7 @@ impl BackgroundWork {
         let damage = super_version.version.quarantine().first();
         let damage = damage.map(|damaged| damaged.error.clone());
         self.stall
-            .set_damage(damage.or_else(|| self.given_up.lock().clone()));
+            .set_damage(damage.or_else(|| self.given_up_error()));
         self.stall.set_pressure(Pressure::of(&input));
     }
 

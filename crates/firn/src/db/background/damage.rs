@@ -172,6 +172,11 @@ impl BackgroundWork {
         true
     }
 
+    /// The last error of a compaction that is given up.
+    pub(in crate::db) fn given_up_error(&self) -> Option<Error> {
+        self.given_up.lock().clone()
+    }
+
     /// The damage of the first file in quarantine that `concerns` accepts.
     pub(in crate::db) fn damage(&self, concerns: impl Fn(&FileMeta) -> bool) -> Option<Error> {
         let version = self.versions.current();

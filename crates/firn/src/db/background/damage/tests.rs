@@ -271,6 +271,7 @@ fn a_job_is_tried_again_after_a_while() {
         assert!(step().is_err());
     }
     assert!(matches!(step(), Ok(CompactionStep::GaveUp(_))));
+    assert!({ db.status_text() }.contains("a compaction fails again and again"));
     let mut waits = Vec::new();
     for _ in 0..3 {
         let mut waited = 0;
@@ -358,6 +359,11 @@ fn damage_that_another_thread_has_met_counts() {
     assert!(matches!(met, Some(CompactionStep::MetDamage(_))));
     assert_eq!(work.versions.current().quarantine().len(), 1);
     assert_eq!(work.running.lock().failures(&job), 0);
+    let status = db.status_text();
+    let name = file_name(FileKind::Sst, file.file_id);
+    assert!(status.contains(&format!(
+        "1 damaged table files are left out of compactions: {name}"
+    )));
 }
 
 /// The compaction thread reads unreadable files again, one after the other and less and less often.
