@@ -218,7 +218,12 @@ fn damaged(plan: ScalePlan, version: &Version, costs: &mut Costs) {
     }
     assert!(version.quarantine().len() > DAMAGED);
     let backlog = || Backlog::of(&version, &options, &SpaceTracker::default());
-    let first = costs.measure("backlog over damage, once", Some(of_pick(plan)), backlog);
+    // Besides L0's files, a few bisections for each damaged file.
+    let budget = Budget {
+        files: of_pick(plan).files + 3 * version.quarantine().len() as u64 * plan.log(),
+        ..Budget::default()
+    };
+    let first = costs.measure("backlog over damage, once", Some(budget), backlog);
     let again = costs.measure("backlog over damage", Some(Budget::default()), backlog);
     assert_eq!(first, again);
     costs.measure("pick over damage", None, || {

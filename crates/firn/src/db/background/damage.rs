@@ -58,6 +58,7 @@ impl BackgroundWork {
         };
         let (damage, failures) = {
             let mut running = self.running.lock();
+            running.set_time(self.env.monotonic_micros());
             // The file is in quarantine before the job ends: the picker must not see it free.
             let damage = damaged.and_then(|damaged| self.quarantine(damaged));
             running.end(ticket, job);

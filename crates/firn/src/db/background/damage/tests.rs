@@ -1,6 +1,7 @@
 //! Compactions that meet damaged files, and jobs that fail for other reasons.
 
 use super::*;
+use crate::base::health::FullDisk;
 use crate::base::options::Options;
 use crate::base::work_count::counted;
 use crate::base::{Value, checksum};
@@ -29,14 +30,20 @@ fn open_with(env: Arc<dyn Env>, change: impl FnOnce(&mut Options)) -> Arc<Db> {
 
 /// Writes and flushes one file of the table.
 pub(in crate::db::background) fn write_file(db: &Arc<Db>, table: u32) {
+    write(db, table..table + 1);
+    db.flush().unwrap();
+}
+
+fn write(db: &Arc<Db>, tables: std::ops::Range<u32>) {
     let mut txn = db.new_transaction(db.new_owner(0));
     txn.begin_statement(1, Isolation::RepeatableRead, 1000, false);
-    for n in 0..100u64 {
-        let key = [&table.to_be_bytes()[..], &n.to_be_bytes()].concat();
-        txn.put(&key, Value::whole(&[7; 200])).unwrap();
+    for table in tables {
+        for n in 0..100u64 {
+            let key = [&table.to_be_bytes()[..], &n.to_be_bytes()].concat();
+            txn.put(&key, Value::whole(&[7; 200])).unwrap();
+        }
     }
     txn.commit().unwrap();
-    db.flush().unwrap();
 }
 
 /// The newest file of L0.
@@ -278,6 +285,7 @@ fn a_job_is_tried_again_after_a_while() {
         while matches!(step(), Ok(CompactionStep::NothingDue)) {
             mem.advance_clock(1_000_000);
             waited += 1;
+            assert!(waited < 1000, "the job is not tried again");
         }
         waits.push(waited);
     }
@@ -412,4 +420,28 @@ fn unreadable_files_are_read_again_from_time_to_time() {
     step();
     assert_eq!(damaged(), 0);
     db.compact_all().unwrap();
+}
+
+/// On a full disk a memtable is flushed while L0 is shallow. Runs that damage keeps there, and that
+/// lie beside each other, do not make it deep.
+#[test]
+fn held_runs_keep_no_memtable_from_its_flush_on_a_full_disk() {
+    let db = open_with(Arc::new(MemEnv::new()), |options| {
+        options.l0_compaction_runs = 2;
+    });
+    write(&db, 1000..1010);
+    db.flush().unwrap();
+    let oldest = newest(&db);
+    (1000..1010).for_each(|table| write_file(&db, table));
+    let damaged = DamagedFile {
+        level: 0,
+        meta: Arc::clone(oldest.meta()),
+        error: io_error(),
+        unreadable: false,
+    };
+    db.work.quarantine(damaged).unwrap();
+    write(&db, 1000..1001);
+    db.work.health.set_full(FullDisk::Compaction, true);
+    db.work.recheck_full_disk();
+    assert_eq!(db.work.versions.current().l0.len(), 12);
 }
