@@ -313,14 +313,28 @@ fn a_freeze_over_damage_visits_no_files() {
     let freeze = || {
         let ((), work) = counted(|| db.work.memtable_frozen());
         assert!(work.files < 10, "{work:?}");
-        Ok(())
     };
-    freeze().unwrap();
+    freeze();
     write_file(&db, 1000);
     // Also right after a new version was published, before the gate is told of it.
-    db.work
-        .install_with(Edit::default(), &[], &[], freeze)
-        .unwrap();
+    let next = Version::clone(&db.work.versions.current());
+    db.work.publish(Arc::new(next), &[]);
+    freeze();
+}
+
+/// A job with which the only compaction thread was busy for long is given up from its end on.
+#[test]
+fn a_long_job_is_given_up_from_its_end_on() {
+    let env = MemEnv::new();
+    let db = stopped(Arc::new(env.clone()));
+    let work = &db.work;
+    let pick = || work.pick(&work.retired(), RestGoal::No);
+    for _ in 0..ATTEMPTS_MAX {
+        let (_, job, ticket) = pick().expect("a job");
+        env.advance_clock(3_600_000_000);
+        drop(work.end(ticket, &job, Some(&io_error())));
+    }
+    assert!(pick().is_none());
 }
 
 /// A read that finds no memory, and damage on the way from the device, say nothing about a file.
