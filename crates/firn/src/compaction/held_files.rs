@@ -109,8 +109,8 @@ impl<'a> HeldFiles<'a> {
     }
 
     /// The sets of files that jobs should merge into one run of L0 because one of them lies across
-    /// the edge of a damaged file. A merge ends files there ([`Version::edges`]), after which what lies
-    /// beside the damage can leave L0.
+    /// the edge of a damaged file. A merge ends files there ([`Version::edges`]), after which what
+    /// lies beside the damage can leave L0.
     pub(super) fn across_edges(&self, version: &Version) -> Vec<L0Overlap<'a>> {
         let edges = version.edges(0);
         let chains = { self.groups.iter() }.flat_map(|group| L0Overlap::chains(group.clone()));

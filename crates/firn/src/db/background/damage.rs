@@ -185,11 +185,11 @@ impl BackgroundWork {
         damaged.map(|damaged| damaged.error.clone())
     }
 
-    /// The input of `job` that has failed it with `error`, if the input is damaged or cannot be read.
-    /// Only an error of damaged bytes names the file, and a failed read looks like a failed write. So
-    /// the inputs are read again, and one that still fails is as good as damaged. If a file that the
-    /// error names can be read, the bytes may have been damaged on their way from the device. So it
-    /// counts as damaged only if this was the last attempt at the job.
+    /// The input of `job` that has failed it with `error`, if the input is damaged or cannot be
+    /// read. Only an error of damaged bytes names the file, and a failed read looks like a failed
+    /// write. So the inputs are read again, and one that still fails is as good as damaged. If a
+    /// file that the error names can be read, the bytes may have been damaged on their way from the
+    /// device. So it counts as damaged only if this was the last attempt at the job.
     fn damaged_input(&self, job: &Job, error: &Error, last_attempt: bool) -> Option<DamagedFile> {
         if job.kind != JobKind::Compact {
             return None;
