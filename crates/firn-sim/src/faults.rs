@@ -15,7 +15,7 @@ use crate::split_env::SplitEnv;
 use crate::tiny_options::{one_of, tiny};
 use crate::world::{DIR, Stats, StepEnd, World, Wrap};
 use firn::base::options::{CommitDurability, Options};
-use firn::base::{Error, ErrorKind, Value};
+use firn::base::{Error, ErrorKind, FailureClass, Value};
 use firn::db::Db;
 use firn::env::fault::{CallClass, Errno, Fault};
 use firn::env::{Env, FaultEnv, MemEnv};
@@ -253,6 +253,88 @@ pub fn descriptor_run(seed: u64, nth: u64) -> Result<Stats, Failure> {
     };
     let done = run().map_err(failure_of);
     done.map_err(|f| f.within(format_args!("descriptor seed {seed}, call {nth}")))
+}
+
+/// The calls that fail, each with the errors that it can fail with on a real system.
+const FAILING_CALLS: [(CallClass, &[Errno]); 7] = {
+    use Errno::{Io, NoMemory, NoSpace, ProcessTableFull, SystemTableFull};
+    [
+        (
+            CallClass::Open,
+            &[Io, NoMemory, NoSpace, ProcessTableFull, SystemTableFull],
+        ),
+        (CallClass::Read, &[Io, NoMemory]),
+        (CallClass::Write, &[Io, NoMemory, NoSpace]),
+        (CallClass::Sync, &[Io, NoMemory, NoSpace]),
+        (CallClass::Create, &[Io, NoMemory, NoSpace]),
+        (CallClass::Rename, &[Io, NoMemory, NoSpace]),
+        (CallClass::Remove, &[Io, NoMemory]),
+    ]
+};
+
+/// Lets a call of any class fail with any error, once or from then on. Goes on after refusals.
+/// The class of the error decides whether the engine may refuse writes afterwards.
+///
+/// # Errors
+/// A [`Failure`] if the engine refuses writes after an error without an effect or for want of room,
+/// if it goes on writing after a failed write or sync, or if anything is lost.
+pub fn errno_run(seed: u64) -> Result<Stats, Failure> {
+    let mut rng = StdRng::seed_from_u64(seed ^ 0xe440);
+    // Consecutive seeds go through all calls and errors.
+    let all: Vec<(CallClass, Errno)> = FAILING_CALLS
+        .iter()
+        .flat_map(|(class, errnos)| errnos.iter().map(move |errno| (*class, *errno)))
+        .collect();
+    let (class, errno) = all[seed as usize % all.len()];
+    let fault = Fault {
+        class,
+        nth: rng.random_range(1..60),
+        sticky: rng.random(),
+        errno,
+    };
+    let mut refused = 0;
+    let mut run = || -> Result<Stats, StepEnd> {
+        let current = Current::default();
+        let mut world = World::with_env(seed, CommitDurability::Sync, wrap(&current, None));
+        world.recover()?;
+        world.steps(rng.random_range(0..200))?;
+        world.expect_strays();
+        faults(&current).inject(fault);
+        let mut failed = None;
+        for _ in 0..300 {
+            match world.steps(1) {
+                Ok(()) => {}
+                Err(StepEnd::Engine(error)) => {
+                    let refusal = error.class() != FailureClass::Poison;
+                    refused += u64::from(refusal);
+                    if !refusal || !world.is_open() {
+                        failed = Some(error);
+                        break;
+                    }
+                    world.end_sessions();
+                }
+                Err(stop) => return Err(stop),
+            }
+        }
+        faults(&current).clear();
+        match failed {
+            Some(_) if !world.is_open() => {
+                // The engine refused to start. The next start must find everything.
+                let end = world.random_end();
+                world.crash(end, false)?;
+                room_again(&mut world, &faults(&current))?;
+            }
+            Some(error) => after_failure(&mut world, Some(&error))?,
+            None => room_again(&mut world, &faults(&current))?,
+        }
+        Ok(world.stats())
+    };
+    let done = run().map_err(failure_of);
+    done.map_err(|f| {
+        f.within(format_args!(
+            "errno seed {seed}, {fault:?}, {refused} refused"
+        ))
+    })
 }
 
 fn room_again(world: &mut World, faults: &FaultEnv) -> Result<(), StepEnd> {

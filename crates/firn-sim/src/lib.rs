@@ -17,6 +17,7 @@ pub mod bulk_loads;
 pub mod compaction;
 pub mod concurrent;
 pub mod crash;
+pub mod damaged_files;
 pub mod failure;
 pub mod faults;
 pub mod model;

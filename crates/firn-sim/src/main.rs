@@ -7,7 +7,8 @@
 //! - `model`: random work against the model, without crashes (`--steps`, 20000).
 //! - `crash`: crashes at random syncs. `sync`: a power cut at each sync of a workload (`--steps`,
 //!   300).
-//! - `fault`: injected failures. `rot`: flipped bits.
+//! - `fault`: injected failures. `rot`: flipped bits, and damaged files under steady writes
+//!   (`--steps`, 600).
 //! - `point`: backups recovered to points in the log archive.
 //! - `load`: bulk loads and index changes. `load-point`: the same with point-in-time recovery.
 //! - `bank`: threads and crashes, checked by sums and ledgers. `concurrent`: threads and crashes,
@@ -24,6 +25,7 @@ use firn_sim::bank::{self, BankStats};
 use firn_sim::bit_rot::{self, RotStats};
 use firn_sim::bulk_loads::{self, LoadStats};
 use firn_sim::concurrent::{self, ConcurrentStats};
+use firn_sim::damaged_files::{self, DamageStats};
 use firn_sim::scale::ScalePlan;
 use firn_sim::world::Stats;
 use firn_sim::{Failure, compaction, crash, faults, point_in_time, scale};
@@ -119,8 +121,24 @@ fn main() -> ExitCode {
             |seed| crash::every_sync_run(seed, args.steps_or(300)),
             Stats::add,
         ),
-        "fault" => args.series(faults::fault_run, Stats::add),
-        "rot" => args.series(bit_rot::rot_run, RotStats::add),
+        "fault" => args.series(
+            |seed| {
+                let mut stats = faults::fault_run(seed)?;
+                stats.add(&faults::errno_run(seed)?);
+                Ok(stats)
+            },
+            Stats::add,
+        ),
+        "rot" => args.series(
+            |seed| {
+                let damage = damaged_files::damage_run(seed, args.steps_or(600))?;
+                Ok((bit_rot::rot_run(seed)?, damage))
+            },
+            |sum: &mut (RotStats, DamageStats), (rot, damage)| {
+                sum.0.add(rot);
+                sum.1.add(damage);
+            },
+        ),
         "model" => args.series(
             |seed| crash::model_run(seed, args.steps_or(20_000)),
             Stats::add,

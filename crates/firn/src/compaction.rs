@@ -10,9 +10,11 @@ mod cache_handover;
 mod drop_rule;
 mod flush;
 mod flush_split;
+mod held_files;
 mod input_files;
 mod job;
 mod job_stats;
+mod l0_overlap;
 mod level_targets;
 mod output_files;
 mod picker;
@@ -34,7 +36,7 @@ pub use picker::{
     pick_within, restless_files,
 };
 pub use rate_limiter::RateLimiter;
-pub use running_jobs::{Job, JobInput, JobKind, JobReason, RunningJobs};
+pub use running_jobs::{ATTEMPTS_MAX, Job, JobInput, JobKind, JobReason, RunningJobs};
 pub use splitter::{BoundarySearch, CrossedBoundaries, Splitter};
 
 #[cfg(test)]

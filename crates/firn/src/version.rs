@@ -17,6 +17,7 @@ mod manifest;
 mod manifest_salvage;
 mod manifest_state;
 mod move_costs;
+mod quarantine;
 mod rewrite_thresholds;
 mod totals;
 mod tree;
@@ -34,6 +35,7 @@ pub use manifest::{
 pub use manifest_salvage::{Salvaged, removed_files, salvage_manifest};
 pub use manifest_state::{ManifestState, PlacedFile};
 pub use move_costs::MoveGroup;
+pub use quarantine::{BlockedBytes, DamagedFile, MovableL0};
 pub use rewrite_thresholds::{DEAD_SHARES, TOMBSTONE_SHARE, share_over};
 pub use totals::BlobTotals;
 pub use tree::{LAST_LEVEL, LEVELS, Version};

@@ -1,3 +1,5 @@
+mod damage;
+
 use super::closed_loop::{Machine, MachinePlan};
 use super::plans;
 use super::workloads::{Batch, LOADS, Sim, costs};

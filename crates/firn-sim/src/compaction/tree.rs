@@ -7,16 +7,18 @@
 
 use firn::base::key::SEQNO_MAX;
 use firn::base::options::Options;
-use firn::base::{IndexId, InternalKey, Kind, Seqno};
+use firn::base::{Error, IndexId, InternalKey, Kind, Seqno};
 use firn::cache::BlockCache;
 use firn::compaction::{
-    DropDecision, DropReason, DropRule, FlushSplits, Job, LevelTargets, PickerContext, RestGoal,
-    RetiredIndexes, RunningJobs, Snapshots, Splitter, pick,
+    Backlog, DropDecision, DropReason, DropRule, FlushSplits, Job, LevelTargets, PickerContext,
+    RestGoal, RetiredIndexes, RunningJobs, Snapshots, SpaceTracker, Splitter, pick,
 };
 use firn::env::MemEnv;
 use firn::sst::IndexStats;
 use firn::store::FileStore;
-use firn::version::{Edit, FileLocation, FileMeta, FileSource, LAST_LEVEL, ManifestState, Version};
+use firn::version::{
+    DamagedFile, Edit, FileLocation, FileMeta, FileSource, LAST_LEVEL, ManifestState, Version,
+};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -252,6 +254,22 @@ impl Tree {
         written
     }
 
+    /// Puts a file into quarantine, as a compaction that meets damage in it does. Its entries stay
+    /// readable, so that the order of all versions can be checked.
+    ///
+    /// # Panics
+    /// If `level` does not have the file, or if the file is in quarantine already.
+    pub fn damage(&mut self, level: u8, file: &Arc<FileMeta>) {
+        let damaged = DamagedFile {
+            level,
+            meta: Arc::clone(file),
+            error: Error::corruption("a file", 0, "damaged"),
+            unreadable: false,
+        };
+        let next = self.version.with_quarantine(damaged);
+        self.version = Arc::new(next.expect("an undamaged file of the version"));
+    }
+
     /// The next job, if one is due.
     pub fn pick(&self, rest: RestGoal) -> Option<Job> {
         pick(&PickerContext {
@@ -316,7 +334,8 @@ impl Tree {
             let boundaries = boundaries.map(|f| f.smallest.clone()).collect();
             let level_targets = LevelTargets::of(&flight.version, self.options.base_level_size);
             let size = level_targets.file_size(level, self.options.target_file_size);
-            let splitter = Splitter::new(size, boundaries);
+            let splitter =
+                Splitter::new(size, boundaries).with_cuts(flight.version.edges(level).to_vec());
             let (metas, wrote) =
                 self.write(&flight.version, &flight.reads, inputs, level, splitter);
             written = wrote;
@@ -342,6 +361,11 @@ impl Tree {
         });
         let newest = { seen }.next()?;
         newest.put.then_some(newest.wrote)
+    }
+
+    /// How far compactions lag behind, as the stall gate sees it.
+    pub fn backlog(&self) -> Backlog {
+        Backlog::of(&self.version, &self.options, &SpaceTracker::default())
     }
 
     /// Number of files whose key range contains `key`: a point read may have to ask each of them.

@@ -71,6 +71,13 @@ impl Sim {
         self.tree.finish(flight);
     }
 
+    /// Ends all jobs under way.
+    pub fn land(&mut self) {
+        while !self.flights.is_empty() {
+            self.finish();
+        }
+    }
+
     /// Begins some jobs and ends some, in random order; up to three are under way at once.
     pub fn work(&mut self) {
         for _ in 0..self.rng.random_range(0..8) {

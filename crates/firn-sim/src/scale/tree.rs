@@ -3,11 +3,11 @@
 use super::invented::{Invented, SEQNO};
 use super::place::Place;
 use super::{Budget, Costs, ScalePlan};
-use firn::base::IndexId;
 use firn::base::event_listener::Silent;
 use firn::base::health::Health;
 use firn::base::key_range::KeyRange;
 use firn::base::options::Options;
+use firn::base::{Error, IndexId};
 use firn::cache::BlockCache;
 use firn::compaction::{
     Backlog, Job, PickerContext, RestGoal, RestOrder, RetiredIndexes, RunningJobs, SpaceTracker,
@@ -15,12 +15,17 @@ use firn::compaction::{
 };
 use firn::env::Env;
 use firn::store::FileStore;
-use firn::version::{Edit, FileMeta, FileSource, Version, VersionSet, VersionSetContext};
+use firn::version::{
+    DamagedFile, Edit, FileMeta, FileSource, LEVELS, Version, VersionSet, VersionSetContext,
+};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Files of a flush.
 const FLUSHED: u64 = 16;
+
+/// Damaged files of a level.
+const DAMAGED: usize = 100;
 
 /// The work that the picker may do to choose a job in L0: it examines each file of L0 several
 /// times, with bisections in the base level. The invented trees have about a hundred files in L0.
@@ -187,8 +192,44 @@ pub(super) fn measure(plan: ScalePlan, place: &Place, costs: &mut Costs) {
         }
     }
 
+    damaged(plan, &versions.current(), costs);
     without_l0(plan, &invented, place, costs);
     at_rest(plan, &invented, place, costs);
+}
+
+/// Measures the backlog of a version with damaged files in each level. It is computed once for a
+/// version, so a freeze, which holds the mutex of the commit pipeline, visits no file.
+fn damaged(plan: ScalePlan, version: &Version, costs: &mut Costs) {
+    let options = Options::default();
+    let mut version = version.clone();
+    for level in 0..LEVELS as u8 {
+        let files: Vec<_> = { version.runs(level).iter() }
+            .flat_map(|run| run.files.iter().map(|file| Arc::clone(file.meta())))
+            .collect();
+        for meta in files.iter().step_by(files.len() / DAMAGED + 1) {
+            let one = DamagedFile {
+                level,
+                meta: Arc::clone(meta),
+                error: Error::corruption("a file", 0, "damaged"),
+                unreadable: false,
+            };
+            version = version.with_quarantine(one).expect("a file of the level");
+        }
+    }
+    assert!(version.quarantine().len() > DAMAGED);
+    let backlog = || Backlog::of(&version, &options, &SpaceTracker::default());
+    // Besides L0's files, a few bisections for each damaged file.
+    let budget = Budget {
+        files: of_pick(plan).files + 3 * version.quarantine().len() as u64 * plan.log(),
+        ..Budget::default()
+    };
+    let first = costs.measure("backlog over damage, once", Some(budget), backlog);
+    let again = costs.measure("backlog over damage", Some(Budget::default()), backlog);
+    assert_eq!(first, again);
+    costs.measure("pick over damage", None, || {
+        let (running, none) = (RunningJobs::default(), RetiredIndexes::new());
+        pick_in(&version, &options, &running, &none, RestGoal::No)
+    });
 }
 
 /// Installs the outputs of `job`.

@@ -1,6 +1,6 @@
 //! Failing devices and full disks.
 
-use firn_sim::faults::{descriptor_run, fault_run, panic_run, stalled_run};
+use firn_sim::faults::{descriptor_run, errno_run, fault_run, panic_run, stalled_run};
 
 #[test]
 fn failed_calls_and_full_disks_lose_nothing() {
@@ -30,5 +30,12 @@ fn files_that_cannot_be_opened_stop_nothing_and_lose_nothing() {
         for seed in 0..2 {
             descriptor_run(1000 * seed + nth, nth).unwrap();
         }
+    }
+}
+
+#[test]
+fn each_error_of_each_call_is_refused_retried_or_stops_writes() {
+    for seed in 0..210 {
+        errno_run(seed).unwrap();
     }
 }

@@ -21,6 +21,36 @@ pub fn make_successor(key: &mut Vec<u8>) -> bool {
     }
 }
 
+/// Ranges that share no key, ascending.
+#[derive(Debug, Default)]
+pub struct DisjointRanges(Vec<KeyRange>);
+
+impl DisjointRanges {
+    /// The ranges, ascending.
+    pub fn as_slice(&self) -> &[KeyRange] {
+        &self.0
+    }
+
+    /// The positions of the ranges that share a key with those from `smallest` to `largest`; `None`
+    /// if there are none.
+    pub fn find(&self, smallest: &[u8], largest: &[u8]) -> Option<std::ops::Range<usize>> {
+        let from = self.0.partition_point(|r| r.largest.as_slice() < smallest);
+        let to = self.0.partition_point(|r| r.smallest.as_slice() <= largest);
+        (from < to).then_some(from..to)
+    }
+
+    /// Adds a range, joined with those that share a key with it.
+    pub fn add(&mut self, mut range: KeyRange) {
+        let over = self.find(&range.smallest, &range.largest);
+        let over = over.unwrap_or_else(|| {
+            let at = self.0.partition_point(|r| r.largest < range.smallest);
+            at..at
+        });
+        self.0[over.clone()].iter().for_each(|r| range.extend(r));
+        self.0.splice(over, [range]);
+    }
+}
+
 /// A closed range of user keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRange {

@@ -1,10 +1,12 @@
 //! Measures how far compactions lag behind. The functions do no I/O; only [`SpaceTracker`] has
 //! state. The policy of write stalls decides how much of it is allowed.
 
+use super::held_files::HeldFiles;
+use super::l0_overlap::depth;
 use super::level_targets::LevelTargets;
 use super::running_jobs::Job;
 use crate::base::options::Options;
-use crate::version::{LAST_LEVEL, Version};
+use crate::version::{LAST_LEVEL, MovableL0, Version};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes that a compaction rewrites in the next level for each byte that it moves down.
@@ -26,25 +28,55 @@ pub struct Backlog {
 }
 
 impl Backlog {
-    /// The backlog of `version`. `space_tracker` knows what cannot be computed from the version:
-    /// the output of running jobs, and which share of the upper levels' entries replaces rows of
-    /// the last level.
+    /// The backlog of `version`. Data that damaged files keep where it is does not count, because
+    /// writers would wait for it in vain. `space_tracker` knows what cannot be computed from the
+    /// version: the output of running jobs, and which share of the upper levels' entries replaces
+    /// rows of the last level.
     pub fn of(version: &Version, options: &Options, space_tracker: &SpaceTracker) -> Self {
-        let upper: u64 = (0..LAST_LEVEL as u8).map(|l| version.level_size(l)).sum();
+        let level_targets = LevelTargets::of(version, options.base_level_size);
+        let l0 = version.movable_l0(|| movable_l0(version, options, level_targets.base));
+        let upper: u64 = (1..LAST_LEVEL as u8).map(|l| movable(version, l)).sum();
+        let upper = upper + l0.size;
         Self {
-            l0_runs: version.l0_depth(),
-            debt: debt(version, options),
+            l0_runs: l0.runs,
+            debt: debt(version, &level_targets),
             garbage: (upper as f64 * space_tracker.replacing()) as u64 + space_tracker.held(),
             last_level: version.level_size(LAST_LEVEL as u8),
         }
     }
 }
 
-fn debt(version: &Version, options: &Options) -> u64 {
-    let level_targets = LevelTargets::of(version, options.base_level_size);
+/// Bytes of a level below L0 that damaged files do not keep there.
+fn movable(version: &Version, level: u8) -> u64 {
+    version
+        .level_size(level)
+        .saturating_sub(version.blocked(level).stored)
+}
+
+/// The part of L0 that compactions can work off. Files that must stay above a damaged file count as
+/// runs only if they are to be merged.
+fn movable_l0(version: &Version, options: &Options, base: u8) -> MovableL0 {
+    let held = HeldFiles::of(version, base);
+    if held.is_empty() {
+        return MovableL0 {
+            runs: version.l0_depth(),
+            size: version.level_size(0),
+        };
+    }
+    let merged = held.merges(options.l0_compaction_runs);
+    let merged = merged.flat_map(|group| group.files().collect::<Vec<_>>());
+    let merged = merged.map(|(_, file)| &**file.meta());
+    let others = || held.others(version).map(|file| &**file.meta());
+    MovableL0 {
+        runs: depth(others().chain(merged)),
+        size: others().map(|file| file.size).sum(),
+    }
+}
+
+fn debt(version: &Version, level_targets: &LevelTargets) -> u64 {
     let excess = |level: u8| {
         let target = level_targets.targets[usize::from(level)];
-        version.level_size(level).saturating_sub(target)
+        movable(version, level).saturating_sub(target)
     };
     let levels = level_targets.base..LAST_LEVEL as u8;
     levels.map(excess).sum::<u64>() * REWRITTEN

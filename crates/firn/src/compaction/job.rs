@@ -59,14 +59,16 @@ pub fn run_job(
     let boundaries = boundaries(version, job);
     let level_targets = LevelTargets::of(version, ctx.options.base_level_size);
     let file_size = level_targets.file_size(job.output_level, ctx.options.target_file_size);
-    let splitter = Splitter::new(file_size, boundaries);
+    let splitter =
+        Splitter::new(file_size, boundaries).with_cuts(version.edges(job.output_level).to_vec());
     let expected: u64 = job.files().map(|(_, f)| f.entries).sum();
     let offers = recipe_offers(job)?;
     let mut outputs = Outputs::new(ctx, job.output_level, splitter)
         .with_recipe_offers(offers)
         .with_input(job.size(), if into_last { expected } else { 0 });
     let mut source = MergeIter::new(job.inputs.iter().map(source_of).collect());
-    let mut below = |user_key: &[u8]| below.is_empty(user_key);
+    // A job into L0 does not know what the older runs there hold.
+    let mut below = |user_key: &[u8]| job.output_level > 0 && below.is_empty(user_key);
     // Bytes charged to the rate limiter so far. While the job runs, each entry is charged its share
     // of `read_bytes` when it is read, and the same again when it is written. When the job ends, it
     // is charged those bytes that it has really read and written beyond these shares.

@@ -56,22 +56,23 @@ impl LevelTargets {
     /// `base_level_size`. Since levels differ by a factor of about ten, the base's target is then
     /// between a third and three times `base_level_size`, unless the tree is so small that the last
     /// level is the base. But the base is never deeper than the highest level that holds data,
-    /// because newer data of L0 must not be placed below older data.
+    /// because newer data of L0 must not be placed below older data. And it is never deeper than
+    /// [`Version::base_level_max`], because of damaged files.
     pub fn of(version: &Version, base_level_size: u64) -> Self {
         let highest = (1..LAST_LEVEL).find(|&l| !version.levels[l - 1].files.is_empty());
+        let highest = highest.unwrap_or(LAST_LEVEL).min(version.base_level_max());
         Self::with(version.size(), highest, base_level_size)
     }
 
     /// The targets for a tree with `total` stored bytes, all of them in the last level.
     pub fn of_size(total: u64, base_level_size: u64) -> Self {
-        Self::with(total, None, base_level_size)
+        Self::with(total, LAST_LEVEL, base_level_size)
     }
 
-    fn with(total: u64, highest: Option<usize>, base_level_size: u64) -> Self {
+    fn with(total: u64, highest: usize, base_level_size: u64) -> Self {
         let mut targets = [0; LEVELS];
         let mut target = total - total / (FACTOR_LAST + 1);
         let mut base = LAST_LEVEL;
-        let highest = highest.unwrap_or(LAST_LEVEL);
         targets[base] = target;
         while base > 1 && (target > base_level_size.saturating_mul(3) || base > highest) {
             target /= if base == LAST_LEVEL {

@@ -118,7 +118,7 @@ impl<'a> Outputs<'a> {
         value: Value<'_>,
         cached: bool,
     ) -> Result<()> {
-        if let Some(writer) = &self.writer {
+        if let Some(writer) = self.begun() {
             if self.last_key == key.user_key {
                 self.superseded += 1;
             } else if self.splitter.should_split(
@@ -165,7 +165,7 @@ impl<'a> Outputs<'a> {
         ahead: u64,
         cached: bool,
     ) -> Result<Option<&[u8]>> {
-        if let Some(writer) = &self.writer {
+        if let Some(writer) = self.begun() {
             if !writer.takes(block, ahead) {
                 return Ok(None);
             }
@@ -198,6 +198,12 @@ impl<'a> Outputs<'a> {
         stats.recipes_inherited = self.recipes_inherited;
         self.created.clear();
         Ok((std::mem::take(&mut self.done), self.written))
+    }
+
+    /// The open file, unless it is empty. An empty one is left by a block that the new file did not
+    /// take; it must not end there, even if a file must end before the key that comes next.
+    fn begun(&self) -> Option<&SstWriter> {
+        self.writer.as_ref().filter(|writer| writer.entries() > 0)
     }
 
     fn create(&mut self) -> Result<SstWriter> {

@@ -1,7 +1,8 @@
 //! Chooses the next compaction. Pure: it does no I/O and depends on its input alone.
 //!
-//! The order of precedence: remove files of dropped indexes; compact L0 or a level over its target,
-//! the fullest relative to the level below first; compact ranges that scans have reported; compact
+//! The order of precedence: remove files of dropped indexes; merge runs of L0 that must stay above
+//! a damaged file, unless the rest of L0 has more runs; compact L0 or a level over its target, the
+//! fullest relative to the level below first; compact ranges that scans have reported; compact
 //! files above the last level, if they refer to a large share of all blobs, so that blobs of old
 //! versions become garbage; rewrite garbage (deletions, old versions, remains of dropped indexes);
 //! when idle, move everything into the last level.
@@ -12,11 +13,11 @@
 mod candidates;
 mod key_ranges;
 mod l0;
-mod l0_overlap;
 
 use super::drop_rule::{RetiredIndexes, droppable};
+use super::held_files::{HeldFiles, crosses};
 use super::level_targets::LevelTargets;
-use super::running_jobs::{Job, JobInput, JobKind, JobReason, RunningJobs};
+use super::running_jobs::{Job, JobInput, JobKind, JobReason, RunningJobs, Zone};
 use crate::base::key_range::KeyRange;
 use crate::base::{IndexId, Seqno, options::Options};
 use crate::version::{
@@ -106,14 +107,20 @@ const REST_SHARE: u64 = DEAD_SHARES[1];
 /// The next job, if one is due and no running job conflicts with it.
 pub fn pick(p: &PickerContext<'_>) -> Option<Job> {
     let level_targets = LevelTargets::of(p.version, p.options.base_level_size);
+    let held = HeldFiles::of(p.version, level_targets.base);
+    let by_size = || p.by_size(&level_targets, &held);
+    let merge_held = || p.merge_held(&level_targets, &held);
     p.drop_files()
-        .or_else(|| p.by_size(&level_targets))
+        .or_else(|| match p.is_free_l0_deeper(&held) {
+            true => by_size().or_else(merge_held),
+            false => merge_held().or_else(by_size),
+        })
         .or_else(|| p.by_reported(&level_targets))
-        .or_else(|| p.by_blobs(&level_targets))
+        .or_else(|| p.by_blobs(&level_targets, &held))
         .or_else(|| p.by_garbage(&level_targets))
         .or_else(|| match p.rest {
             RestGoal::No => None,
-            _ => p.by_idleness(&level_targets),
+            _ => p.by_idleness(&level_targets, &held),
         })
 }
 
@@ -146,14 +153,31 @@ fn retired_entries(file: &FileMeta, retired: &RetiredIndexes, oldest_read: Seqno
 }
 
 impl PickerContext<'_> {
+    /// Whether neither a running job nor the quarantine has the file.
     fn is_free(&self, file: &FileMeta) -> bool {
-        !self.running.holds(file.file_id)
+        !self.running.holds(file.file_id) && !self.version.in_quarantine(file.file_id)
+    }
+
+    /// Whether a job in `zone` would move data past a file in quarantine below L0, or write data
+    /// around it. It may take neighbours of the file away, and rewrite what lies below the file.
+    /// [`HeldFiles`] has the rule for files in quarantine in L0.
+    fn is_damaged(&self, zone: &Zone) -> bool {
+        let mut levels = match zone.top == zone.bottom {
+            true => zone.top.max(1)..=zone.bottom,
+            false => zone.top + 1..=zone.bottom,
+        };
+        let KeyRange { smallest, largest } = &zone.range;
+        levels.any(|level| {
+            let damaged = self.version.damaged_ranges(level);
+            damaged.find(smallest, largest).is_some()
+        })
     }
 
     fn unless_busy(&self, job: Job) -> Option<Job> {
         let pays =
             job.reason != JobReason::Idle || self.rest == RestGoal::Complete || self.pays(&job);
-        (pays && !self.running.conflicts(&job)).then_some(job)
+        let damaged = || job.zone().is_some_and(|zone| self.is_damaged(&zone));
+        (pays && !self.running.conflicts(&job) && !damaged()).then_some(job)
     }
 
     /// Whether a job moves or frees at least [`REST_SHARE`] percent of its inputs. Jobs that
@@ -189,7 +213,8 @@ impl PickerContext<'_> {
                     let file = &run.files[at];
                     let dead =
                         retired_entries(file, self.retired, self.oldest_read) == file.entries;
-                    if dead && self.is_free(file) {
+                    // A damaged file is not read, so it goes, too.
+                    if dead && !self.running.holds(file.file_id) {
                         inputs.push(JobInput {
                             level,
                             files: vec![file.clone()],
@@ -198,18 +223,23 @@ impl PickerContext<'_> {
                 }
             }
         }
-        // Removing dead files disturbs no other job, so key ranges of running jobs do not matter.
-        (!inputs.is_empty()).then_some(Job {
+        let job = Job {
             inputs,
             output_level: LAST,
+            output_run: 0,
             kind: JobKind::DropFiles,
             reason: JobReason::Drop,
-        })
+        };
+        // Removing dead files disturbs no other job, so key ranges of running jobs do not matter.
+        let due = !job.inputs.is_empty() && !self.running.is_given_up(&job);
+        due.then_some(job)
     }
 
     /// A job on L0, if it is deep enough, or on a level over its target. Of several such levels,
     /// prefers the one that is fullest relative to the level below it.
-    fn by_size(&self, level_targets: &LevelTargets) -> Option<Job> {
+    ///
+    /// Bytes that damaged files keep where they are do not count: no job can work them off.
+    fn by_size(&self, level_targets: &LevelTargets, held: &HeldFiles<'_>) -> Option<Job> {
         // Subtract from each level the inputs of running jobs, but only those that are still in the
         // tree: a job counts as running for a moment after its edit was installed, and its inputs
         // have left the tree by then.
@@ -219,19 +249,29 @@ impl PickerContext<'_> {
             busy[usize::from(level)] += file.size + self.version.reclaimable_by(file);
         }
         let size = |level: u8| {
-            let all = self.version.level_size(level) + self.version.reclaimable(level);
-            all.saturating_sub(busy[usize::from(level)])
+            let (all, blocked) = (
+                self.version.level_size(level),
+                self.version.blocked(level).stored,
+            );
+            let movable = all.saturating_sub(blocked);
+            let reclaimable = self.version.reclaimable(level);
+            let reclaimable = match blocked {
+                0 => reclaimable,
+                // Assume that the blocked bytes have as many deletions as the others.
+                _ => (reclaimable as f64 * movable as f64 / all as f64) as u64,
+            };
+            (movable + reclaimable).saturating_sub(busy[usize::from(level)])
         };
         let fill = |level: u8| match level {
             LAST => 1.0,
             _ => level_targets.fill(level, size(level)),
         };
-        let runs = self.version.l0.len();
-        let l0_fill = runs as f64 / self.options.l0_compaction_runs.max(1) as f64;
+        let sizes = self.l0_sizes(held);
+        let l0_fill = sizes.len() as f64 / self.options.l0_compaction_runs.max(1) as f64;
         // The depth of L0 in whole runs: its bytes divided by those of its largest run. Do not
         // count runs: many runs of which only a few files are left do not make L0 urgent.
-        let run = self.version.l0.iter().map(|run| run.size()).max();
-        let depth = self.version.level_size(0) as f64 / run.unwrap_or(0).max(1) as f64;
+        let largest = sizes.iter().copied().max().unwrap_or(0).max(1);
+        let depth = sizes.iter().sum::<u64>() as f64 / largest as f64;
         let score = depth / (L0_DEPTH * self.options.l0_compaction_runs.max(1) as f64);
         let mut scores = vec![(0, l0_fill, score / fill(level_targets.base).max(0.01))];
         for level in level_targets.base..LAST {
@@ -274,13 +314,19 @@ impl PickerContext<'_> {
     /// next level. The blob of an old version becomes garbage only when a compaction merges the new
     /// version with the old one in the last level. Such jobs are cheap, since the tree is small
     /// beside its blobs.
-    fn by_blobs(&self, level_targets: &LevelTargets) -> Option<Job> {
+    ///
+    /// Blobs of files that damaged files keep above the last level do not count: no job can make
+    /// them garbage.
+    fn by_blobs(&self, level_targets: &LevelTargets, held: &HeldFiles<'_>) -> Option<Job> {
         let uses = self.version.blob_uses();
         if uses.is_empty() {
             return None;
         }
         let above = (0..LAST).map(|level| self.version.level_sums(level).blob_bytes);
-        let above = u64::try_from(above.sum::<u128>()).unwrap_or(u64::MAX);
+        let blocked = (1..LAST).map(|level| self.version.blocked(level).blobs);
+        let blocked = blocked.sum::<u128>() + held.blob_bytes(self.version);
+        let above = above.sum::<u128>().saturating_sub(blocked);
+        let above = u64::try_from(above).unwrap_or(u64::MAX);
         if above < self.options.blob_garbage_min || !share_over(above, uses.bytes(), BLOB_SHARE) {
             return None;
         }
@@ -301,12 +347,13 @@ impl PickerContext<'_> {
             })
     }
 
-    fn by_idleness(&self, level_targets: &LevelTargets) -> Option<Job> {
+    fn by_idleness(&self, level_targets: &LevelTargets, held: &HeldFiles<'_>) -> Option<Job> {
         let share = match self.rest {
             RestGoal::Complete => ANY_GARBAGE,
             RestGoal::No | RestGoal::WhereItPays => GARBAGE_AT_REST,
         };
         self.sink_l0(level_targets, JobReason::Idle, 0, |_| true)
+            .or_else(|| self.split_held(held))
             .or_else(|| {
                 (1..LAST).find_map(|l| self.sink(level_targets, l, JobReason::Idle, Wanted::All))
             })
@@ -393,10 +440,11 @@ impl PickerContext<'_> {
     }
 
     /// Whether `files`, which must overlap nothing in `output`, may move there without being
-    /// rewritten.
+    /// rewritten. A file across an edge of damage must be divided there.
     fn movable(&self, files: &[Arc<FileHandle>], output: u8) -> bool {
+        let edges = self.version.edges(output);
         files.iter().all(|file| {
-            if retired_entries(file, self.retired, self.oldest_read) > 0 {
+            if crosses(edges, file) || retired_entries(file, self.retired, self.oldest_read) > 0 {
                 return false;
             }
             if output == LAST {
@@ -479,6 +527,7 @@ fn move_job(level: u8, files: Vec<Arc<FileHandle>>, output: u8, reason: JobReaso
     Job {
         inputs: vec![JobInput { level, files }],
         output_level: output,
+        output_run: 0,
         kind: JobKind::Move,
         reason,
     }
@@ -499,6 +548,7 @@ fn compact_job(
     Job {
         inputs,
         output_level: output,
+        output_run: 0,
         kind: JobKind::Compact,
         reason,
     }

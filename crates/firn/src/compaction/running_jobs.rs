@@ -1,9 +1,9 @@
 //! Descriptions of compactions, and the list of the running ones.
 
+use crate::base::Error;
 use crate::base::key_range::KeyRange;
 use crate::version::{Edit, FileHandle, FileMeta};
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 /// The input files of a job that belong to one run.
@@ -39,6 +39,8 @@ pub enum JobReason {
     Idle,
     /// All entries of the files belong to dropped indexes.
     Drop,
+    /// Many runs of L0 must stay above a damaged file, so they are merged with each other.
+    Damage,
 }
 
 /// One compaction.
@@ -48,6 +50,9 @@ pub struct Job {
     pub inputs: Vec<JobInput>,
     /// Level that the job writes or moves its output to.
     pub output_level: u8,
+    /// In L0 the number of the run that gets the output, which is the run of the first input; 0 in
+    /// other levels.
+    pub output_run: u64,
     /// How the job is done.
     pub kind: JobKind,
     /// Why the job was picked.
@@ -77,7 +82,8 @@ impl Job {
 
     /// The edit that removes the inputs from the tree and adds `outputs` to the output level.
     pub fn edit(&self, outputs: Vec<FileMeta>) -> Edit {
-        let added = outputs.into_iter().map(|meta| (self.output_level, 0, meta));
+        let added = outputs.into_iter();
+        let added = added.map(|meta| (self.output_level, self.output_run, meta));
         Edit {
             removed: self.files().map(|(level, f)| (level, f.file_id)).collect(),
             added: added.collect(),
@@ -97,7 +103,8 @@ impl Job {
         }
     }
 
-    fn zone(&self) -> Option<Zone> {
+    /// The part of the tree that the job works on; `None` if it has no input.
+    pub(super) fn zone(&self) -> Option<Zone> {
         let mut files = self.files();
         let (level, first) = files.next()?;
         let mut zone = Zone {
@@ -116,10 +123,20 @@ impl Job {
 
 /// The part of the tree that a job works on: a key range in a range of levels.
 #[derive(Debug, Clone)]
-struct Zone {
-    range: KeyRange,
-    top: u8,
-    bottom: u8,
+pub(super) struct Zone {
+    pub(super) range: KeyRange,
+    /// The first of the levels.
+    pub(super) top: u8,
+    /// The last of the levels.
+    pub(super) bottom: u8,
+}
+
+impl Zone {
+    /// Whether the two zones have a key and a level in common.
+    pub(super) fn overlaps(&self, other: &Self) -> bool {
+        let levels = self.top <= other.bottom && other.top <= self.bottom;
+        levels && self.range.overlaps(&other.range)
+    }
 }
 
 /// The list of the running jobs.
@@ -131,15 +148,41 @@ struct Zone {
 #[derive(Debug, Default)]
 pub struct RunningJobs {
     jobs: Vec<(u64, Zone)>,
-    /// The inputs of running jobs and the files in quarantine, by file id, with their levels. It
-    /// has metadata instead of file handles, because a handle would keep a dropped file on disk.
+    /// The inputs of running jobs, by file id, with their levels. It has metadata instead of file
+    /// handles, because a handle would keep a dropped file on disk.
     files: HashMap<u64, (u8, Arc<FileMeta>)>,
     next: u64,
+    /// The jobs that have failed for a reason that does not pass by itself, by the ids of their
+    /// inputs, ascending.
+    failures: HashMap<Vec<u64>, JobFailures>,
+    /// The present, see [`Self::set_time`], microseconds.
+    now_us: u64,
 }
 
-/// Number that stands in place of a job's number at the zone of a file in quarantine.
-/// [`RunningJobs::begin`] never returns it, so [`RunningJobs::end`] never removes such a zone.
-const QUARANTINED: u64 = 0;
+/// How often a job has failed.
+#[derive(Debug)]
+struct JobFailures {
+    times: u32,
+    /// The picker does not choose the job before this time, microseconds.
+    retry_at_us: u64,
+    /// The last error.
+    error: Error,
+}
+
+/// A job that has failed this often is given up for a time. Otherwise the picker would choose the
+/// same job again and again, and no other one would run.
+pub const ATTEMPTS_MAX: u32 = 3;
+
+/// For how long a job is given up at first. The time doubles with each further failure, up to
+/// [`RETRY_US_MAX`]. Microseconds.
+const RETRY_US_MIN: u64 = 10_000_000;
+const RETRY_US_MAX: u64 = 600_000_000;
+
+impl JobFailures {
+    fn is_given_up(&self) -> bool {
+        self.times >= ATTEMPTS_MAX
+    }
+}
 
 impl RunningJobs {
     /// Records that `job` begins. Returns the number of the running job, which the caller passes to
@@ -163,68 +206,129 @@ impl RunningJobs {
         });
     }
 
-    /// Puts an input of `job` that turned out to be damaged into quarantine: no later job reads the
-    /// file or moves data past it. Jobs on other key ranges are not affected. Call it after
-    /// [`Self::end`]. Returns whether `file_id` is an input of `job`.
-    pub fn quarantine(&mut self, job: &Job, file_id: u64) -> bool {
-        let Some((level, file)) = job.files().find(|(_, f)| f.file_id == file_id) else {
-            return false;
-        };
-        let zone = Zone {
-            range: file.range(),
-            top: level,
-            bottom: level,
-        };
-        self.jobs.push((QUARANTINED, zone));
-        self.files.insert(file_id, (level, Arc::clone(file.meta())));
-        true
+    /// Tells the time, microseconds. A job that was given up before is tried again when its time
+    /// has come.
+    pub fn set_time(&mut self, now_us: u64) {
+        self.now_us = self.now_us.max(now_us);
     }
 
-    /// Whether the file is an input of a running job, or in quarantine.
+    /// Records that `job` has failed with `error` for a reason that does not pass by itself.
+    /// Returns how often it has failed so far. From [`ATTEMPTS_MAX`] times on it is given up for a
+    /// time.
+    pub fn failed(&mut self, job: &Job, error: &Error) -> u32 {
+        let failures = self.failures.entry(inputs_of(job));
+        let failures = failures.or_insert_with(|| JobFailures {
+            times: 0,
+            retry_at_us: 0,
+            error: error.clone(),
+        });
+        failures.times += 1;
+        failures.error = error.clone();
+        if let Some(before) = failures.times.checked_sub(ATTEMPTS_MAX) {
+            let pause_us = RETRY_US_MIN << before.min(16);
+            failures.retry_at_us = self.now_us + pause_us.min(RETRY_US_MAX);
+        }
+        failures.times
+    }
+
+    /// How often a job with the inputs of `job` has failed.
+    pub fn failures(&self, job: &Job) -> u32 {
+        if self.failures.is_empty() {
+            return 0;
+        }
+        let failures = self.failures.get(&inputs_of(job));
+        failures.map_or(0, |failures| failures.times)
+    }
+
+    /// The last error of a job that is given up, or that is tried again after it was given up.
+    pub fn given_up_error(&self) -> Option<&Error> {
+        let mut failures = self.failures.values();
+        let given_up = failures.find(|failures| failures.is_given_up());
+        given_up.map(|failures| &failures.error)
+    }
+
+    /// Records that the edit of `job` was installed, so that its inputs have left the tree or have
+    /// moved.
+    pub fn succeeded(&mut self, job: &Job) {
+        if !self.failures.is_empty() {
+            let inputs = inputs_of(job);
+            let gone = |id: &u64| inputs.binary_search(id).is_ok();
+            self.failures.retain(|ids, _| !ids.iter().any(gone));
+        }
+    }
+
+    /// Lets the picker choose all jobs again that were given up.
+    pub fn retry_all(&mut self) {
+        self.failures.clear();
+    }
+
+    /// Whether a job with these inputs has failed so often that it is not tried again now.
+    pub fn is_given_up(&self, job: &Job) -> bool {
+        if self.failures.is_empty() {
+            return false;
+        }
+        let failures = self.failures.get(&inputs_of(job));
+        failures.is_some_and(|failures| self.is_waiting(failures))
+    }
+
+    /// Whether the file is an input of a job that is given up.
+    pub fn is_given_up_with(&self, file_id: u64) -> bool {
+        let mut failures = self.failures.iter();
+        failures.any(|(inputs, failures)| {
+            self.is_waiting(failures) && inputs.binary_search(&file_id).is_ok()
+        })
+    }
+
+    fn is_waiting(&self, failures: &JobFailures) -> bool {
+        failures.is_given_up() && self.now_us < failures.retry_at_us
+    }
+
+    /// Whether the file is an input of a running job.
     pub fn holds(&self, file_id: u64) -> bool {
         self.files.contains_key(&file_id)
     }
 
-    /// The inputs of all running jobs and the files in quarantine, with their levels.
+    /// The inputs of all running jobs, with their levels.
     pub(super) fn files(&self) -> impl Iterator<Item = (u8, &FileMeta)> {
         self.files.values().map(|(level, file)| (*level, &**file))
     }
 
-    /// The zones of running jobs and of files in quarantine, with which no new job may overlap: a
-    /// range of levels, both ends included, and a key range.
-    pub(super) fn zones(&self) -> impl Iterator<Item = (Range<u8>, &KeyRange)> {
-        let zones = self.jobs.iter().map(|(_, zone)| zone);
-        zones.map(|zone| (zone.top..zone.bottom, &zone.range))
+    /// The zones of running jobs, with which no new job may overlap.
+    pub(super) fn zones(&self) -> impl Iterator<Item = &Zone> {
+        self.jobs.iter().map(|(_, zone)| zone)
     }
 
     /// Whether a job is running.
     pub fn is_busy(&self) -> bool {
-        self.jobs.iter().any(|(ticket, _)| *ticket != QUARANTINED)
+        !self.jobs.is_empty()
     }
 
     /// Whether a running job reads or writes keys of `range`, in any level.
     pub fn is_busy_in(&self, range: &KeyRange) -> bool {
-        let mut jobs = self.jobs.iter();
-        jobs.any(|(ticket, zone)| *ticket != QUARANTINED && zone.range.overlaps(range))
+        self.jobs.iter().any(|(_, zone)| zone.range.overlaps(range))
     }
 
-    /// Whether a running job reads or writes keys of `range` in `level`, or a file in quarantine
-    /// has such keys there.
+    /// Whether a running job reads or writes keys of `range` in `level`.
     pub fn works_on(&self, level: u8, range: &KeyRange) -> bool {
         let levels = |zone: &Zone| zone.top <= level && level <= zone.bottom;
         let mut jobs = self.jobs.iter();
         jobs.any(|(_, zone)| levels(zone) && zone.range.overlaps(range))
     }
 
-    /// Whether `job` must not start now, because of a running job or a file in quarantine.
+    /// Whether `job` must not start now, because of a running job or because it is given up.
     pub fn conflicts(&self, job: &Job) -> bool {
         let Some(zone) = job.zone() else { return false };
         job.files().any(|(_, f)| self.holds(f.file_id))
-            || self.jobs.iter().any(|(_, other)| {
-                let levels = zone.top <= other.bottom && other.top <= zone.bottom;
-                levels && zone.range.overlaps(&other.range)
-            })
+            || self.zones().any(|other| zone.overlaps(other))
+            || self.is_given_up(job)
     }
+}
+
+/// The ids of the inputs of a job, ascending.
+fn inputs_of(job: &Job) -> Vec<u64> {
+    let mut ids: Vec<u64> = job.files().map(|(_, file)| file.file_id).collect();
+    ids.sort_unstable();
+    ids
 }
 
 #[cfg(test)]

@@ -34,6 +34,8 @@ pub struct Splitter {
     piece_min: u64,
     boundaries: Boundaries,
     passed: u64,
+    /// Files end before each of these user keys.
+    cuts: Boundaries,
 }
 
 /// The boundaries that lie in a range of keys.
@@ -64,6 +66,10 @@ enum Boundaries {
 }
 
 impl Boundaries {
+    fn listed(keys: Vec<Vec<u8>>) -> Self {
+        Self::Listed { keys, at: 0 }
+    }
+
     /// Moves behind the boundaries at or below `key`, the user key that follows `last` in the
     /// output. Returns the number of boundaries that were passed, and whether one of them is above
     /// `last`.
@@ -90,6 +96,18 @@ impl Boundaries {
         }
     }
 
+    /// Whether a boundary that the output has not passed lies above `first` and at or below `last`.
+    fn any_between(&self, first: &[u8], last: &[u8]) -> bool {
+        match self {
+            Self::Listed { keys, at } => {
+                let ahead = &keys[*at..];
+                let next = ahead.partition_point(|b| b.as_slice() <= first);
+                ahead.get(next).is_some_and(|b| b.as_slice() <= last)
+            }
+            Self::Searched { search, .. } => search(first, last).count > 0,
+        }
+    }
+
     /// Whether there is a boundary ahead.
     fn any_ahead(&self) -> bool {
         match self {
@@ -103,11 +121,7 @@ impl Splitter {
     /// A splitter for files of about `target` bytes. `boundaries` are the smallest user keys of the
     /// files in the level below the output level, ascending; empty for the last level.
     pub fn new(target: u64, boundaries: Vec<Vec<u8>>) -> Self {
-        let boundaries = Boundaries::Listed {
-            keys: boundaries,
-            at: 0,
-        };
-        Self::with_boundaries(target, boundaries)
+        Self::with_boundaries(target, Boundaries::listed(boundaries))
     }
 
     /// As [`Self::new`], but `search` finds the boundaries (the smallest user keys of another
@@ -125,7 +139,15 @@ impl Splitter {
             piece_min: u64::MAX,
             boundaries,
             passed: 0,
+            cuts: Boundaries::listed(Vec::new()),
         }
+    }
+
+    /// This splitter, which also ends files before each of the user keys `cuts`, ascending, however
+    /// small the files are.
+    pub fn with_cuts(self, cuts: Vec<Vec<u8>>) -> Self {
+        let cuts = Boundaries::listed(cuts);
+        Self { cuts, ..self }
     }
 
     /// A splitter for a flush: a file ends at every boundary once it has an eighth of `target`.
@@ -154,17 +176,10 @@ impl Splitter {
     }
 
     /// Whether a boundary (the smallest user key of a file of the next level) lies above `first`
-    /// and at or below `last`, and the output has not passed it yet. If so, an output file might
-    /// end between the two keys.
+    /// and at or below `last`, and the output has not passed it yet, or whether a file must end
+    /// there. If so, an output file might end between the two keys.
     pub fn parts(&self, first: &[u8], last: &[u8]) -> bool {
-        match &self.boundaries {
-            Boundaries::Listed { keys, at } => {
-                let ahead = &keys[*at..];
-                let next = ahead.partition_point(|b| b.as_slice() <= first);
-                ahead.get(next).is_some_and(|b| b.as_slice() <= last)
-            }
-            Boundaries::Searched { search, .. } => search(first, last).count > 0,
-        }
+        self.boundaries.any_between(first, last) || self.cuts.any_between(first, last)
     }
 
     /// Whether a file of `size` bytes, whose last user key is `last`, ends before the user key
@@ -172,6 +187,7 @@ impl Splitter {
     pub fn should_split(&mut self, last: &[u8], next: &[u8], size: u64) -> bool {
         debug_assert!(last < next);
         let (crossed, here) = self.boundaries.pass(last, next);
+        let (_, must) = self.cuts.pass(last, next);
         let share = size.saturating_mul(100) / self.target;
         let limit = BOUNDARY_SHARE_MIN + BOUNDARY_SHARE_STEP * self.passed;
         let at_boundary =
@@ -184,7 +200,7 @@ impl Splitter {
             false => self.full,
         };
         let full = size.saturating_mul(100) / most >= 100;
-        let cut = at_boundary || at_index || full;
+        let cut = at_boundary || at_index || full || must;
         self.passed = if cut { 0 } else { self.passed + crossed };
         cut
     }

@@ -15,6 +15,7 @@
 mod allocator_watch;
 pub(super) mod blob_gc;
 mod bulk_load_install;
+mod damage;
 mod file_splitters;
 mod full_disk;
 mod job_history;
@@ -45,20 +46,21 @@ use crate::base::{Error, ErrorKind, IndexId, Result, Seqno};
 use crate::blob::BlobStore;
 use crate::catalog::{Catalog, Counters};
 use crate::compaction::{
-    self, CacheHandover, Job, JobContext, JobReason, JobStats, LevelTargets, PickerContext,
-    RateLimiter, RestGoal, RetiredIndexes, RunningJobs, Snapshots, SpaceTracker,
+    self, Backlog, CacheHandover, Job, JobContext, JobReason, JobStats, LevelTargets,
+    PickerContext, RateLimiter, RestGoal, RetiredIndexes, RunningJobs, Snapshots, SpaceTracker,
 };
 use crate::env::Env;
 use crate::ingest::RunFactory;
 use crate::iter::TombstoneReports;
 use crate::memtable::Memtable;
 use crate::read::{SuperVersion, SuperVersions};
-use crate::store::{ReservePart, parse_file_name};
+use crate::store::ReservePart;
 use crate::txn::{SnapshotList, TransactionList};
 use crate::version::{Edit, FileHandle, FileMeta, Flushable, IngestedRun, Version, VersionSet};
 use crate::wal::{SegmentId, Wal};
 use crate::write::{Pipeline, Pressure, StallGate};
 use blob_gc::BlobGc;
+use damage::Recheck;
 use job_history::JobHistory;
 use job_prefix_extractors::LatePrefixExtractors;
 use parking_lot::{Condvar, Mutex};
@@ -82,6 +84,18 @@ pub(super) struct BackgroundStats {
     pub reused_bytes: AtomicU64,
     pub recipes_tried: AtomicU64,
     pub recipes_inherited: AtomicU64,
+}
+
+/// How a step of compaction has ended.
+enum CompactionStep {
+    /// A job has run.
+    Compacted,
+    /// No job was due.
+    NothingDue,
+    /// A job has failed because of a damaged file, which has been put into quarantine and reported.
+    MetDamage(Error),
+    /// A job has failed so often that it is given up for a time, which has been reported.
+    GaveUp(Error),
 }
 
 #[derive(Default)]
@@ -123,12 +137,15 @@ pub(super) struct BackgroundWork {
     install: Mutex<()>,
     flushing: Mutex<()>,
     running: Mutex<RunningJobs>,
+    /// The error of a job that is given up, see [`RunningJobs::given_up_error`]. It has a mutex of
+    /// its own, a leaf, because a freeze tells it the gate and must not wait for the picker.
+    given_up: Mutex<Option<Error>>,
+    recheck: Mutex<Recheck>,
     space_tracker: SpaceTracker,
     signals: Mutex<WorkSignals>,
     signal: Condvar,
     pub(super) stopping: AtomicBool,
     last_write: Mutex<(Seqno, u64)>,
-    damage: Mutex<Option<Error>>,
     telling: Mutex<()>,
     pub(super) activities: Arc<Activities>,
 }
@@ -183,12 +200,13 @@ impl BackgroundWork {
             install: Mutex::new(()),
             flushing: Mutex::new(()),
             running: Mutex::default(),
+            given_up: Mutex::default(),
+            recheck: Mutex::default(),
             space_tracker: SpaceTracker::default(),
             signals: Mutex::default(),
             signal: Condvar::new(),
             stopping: AtomicBool::new(false),
             last_write: Mutex::new((0, 0)),
-            damage: Mutex::new(None),
             telling: Mutex::new(()),
             activities,
         }
@@ -431,7 +449,19 @@ impl BackgroundWork {
     }
 
     /// Runs the compaction that the picker prefers. Returns whether there was one.
+    ///
+    /// # Errors
+    /// As [`Self::compaction_step`]; and the damage if the job has met some.
     pub(super) fn compact_once(&self, rest: RestGoal) -> Result<bool> {
+        match self.compaction_step(rest)? {
+            CompactionStep::Compacted => Ok(true),
+            CompactionStep::NothingDue => Ok(false),
+            CompactionStep::MetDamage(error) | CompactionStep::GaveUp(error) => Err(error),
+        }
+    }
+
+    /// Runs the compaction that the picker prefers.
+    fn compaction_step(&self, rest: RestGoal) -> Result<CompactionStep> {
         self.health.check()?;
         let retired = self.retired();
         let Some(picked) = self.pick(&retired, rest) else {
@@ -441,14 +471,18 @@ impl BackgroundWork {
                 self.health.set_full(FullDisk::Compaction, false);
             }
             self.forget_retired(&retired)?;
-            return Ok(false);
+            self.recheck_one_unreadable();
+            return Ok(CompactionStep::NothingDue);
         };
-        self.compact(picked, &retired)?;
-        Ok(true)
+        self.compact(picked, &retired)
     }
 
     /// Runs a job that [`Self::pick_by`] has returned.
-    fn compact(&self, (version, job, ticket): PickedJob, retired: &RetiredIndexes) -> Result<()> {
+    fn compact(
+        &self,
+        (version, job, ticket): PickedJob,
+        retired: &RetiredIndexes,
+    ) -> Result<CompactionStep> {
         let handover = CacheHandover::default();
         let _doing = self.activities.begin(format!(
             "a compaction of {} files with {} bytes into level {}",
@@ -463,13 +497,18 @@ impl BackgroundWork {
         if drains {
             self.stall.job_begins();
         }
+        let awaited = drains || job.reason == JobReason::Damage;
+        let hopeful = awaited && self.running.lock().failures(&job) == 0;
+        if hopeful {
+            self.stall.hope_begins();
+        }
         self.space_tracker.begins(&job);
         let (started, begun_us) = (self.env.monotonic_micros(), self.env.wall_micros());
         let done = self.run(&version, &job, retired, &handover);
         let took_us = self.env.monotonic_micros().saturating_sub(started);
         self.history.add_job(&job, done.as_ref(), begun_us, took_us);
         self.health.note(FullDisk::Compaction, &done);
-        self.end(ticket, &job, done.as_ref().err());
+        let set_aside = self.end(ticket, &job, done.as_ref().err());
         self.space_tracker.ends(&job);
         if let Ok(stats) = &done {
             self.space_tracker.dropped(&version, &job, stats.shadowed);
@@ -477,6 +516,15 @@ impl BackgroundWork {
         if drains {
             let from_l0 = job.files().filter(|(level, _)| *level == 0 && done.is_ok());
             self.stall.job_ends(from_l0.map(|(_, f)| f.size).sum());
+        }
+        if hopeful {
+            self.stall.hope_ends();
+        }
+        if awaited && done.is_ok() {
+            self.stall.progressed();
+        }
+        if let Some(step) = set_aside {
+            return Ok(step);
         }
         let stats = done?;
         self.tell_gate();
@@ -499,38 +547,7 @@ impl BackgroundWork {
         self.counters
             .recipes_inherited
             .fetch_add(stats.recipes_inherited, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Ends a job. If the job failed because an input is damaged, puts that file into quarantine
-    /// until the next open: otherwise the picker would choose the same job again and again, and no
-    /// other job would run.
-    fn end(&self, ticket: u64, job: &Job, error: Option<&Error>) {
-        let mut running = self.running.lock();
-        running.end(ticket, job);
-        let Some(error) = error else { return };
-        let ErrorKind::Corruption { file, .. } = error.kind() else {
-            return;
-        };
-        if let Some((_, id)) = parse_file_name(file)
-            && running.quarantine(job, id)
-        {
-            let message = format!("{file} is damaged and left out of compactions: {error}");
-            self.options.listener.log(Severity::Error, &message);
-            let first = self
-                .damage
-                .lock()
-                .get_or_insert_with(|| error.clone())
-                .clone();
-            // Because of the quarantine, compactions may never relieve a write stall. So writers
-            // that are stopped must fail with this error.
-            self.stall.set_damage(first);
-        }
-    }
-
-    /// The first damage that a compaction found.
-    pub(super) fn damage(&self) -> Option<Error> {
-        self.damage.lock().clone()
+        Ok(CompactionStep::Compacted)
     }
 
     /// The next job and the version it was picked from. The mutex `running` is held from reading
@@ -556,6 +573,7 @@ impl BackgroundWork {
         choose: impl Fn(&PickerContext<'_>) -> Option<Job>,
     ) -> (Option<PickedJob>, Option<(Vec<KeyRange>, Seqno)>) {
         let mut running = self.running.lock();
+        running.set_time(self.env.monotonic_micros());
         let version = self.versions.current();
         let oldest_read = self.live_snapshots().oldest();
         let reported = self.tombstone_reports.open(oldest_read);
@@ -571,7 +589,7 @@ impl BackgroundWork {
         let urgent = |job: &Job| {
             matches!(
                 job.reason,
-                JobReason::Drop | JobReason::Size | JobReason::Reported
+                JobReason::Drop | JobReason::Size | JobReason::Reported | JobReason::Damage
             )
         };
         // Keep the tombstone reports while any job is running or an urgent one was picked: it may
@@ -642,11 +660,22 @@ impl BackgroundWork {
     ) -> Result<()> {
         let _in_order = self.install.lock();
         let version = self.versions.apply_open(edit, open)?;
-        self.super_versions.installed(version, flushed);
+        self.publish(version, flushed);
         then()?;
         self.stall.set_failure(None);
         self.report_pressure();
         Ok(())
+    }
+
+    /// Makes `version` the current one of the super versions. Computes its backlog first, because
+    /// that may visit many files, and a freeze must not while it holds the pipeline's mutex.
+    fn publish(&self, version: Arc<Version>, flushed: &[u64]) {
+        self.backlog(&version);
+        self.super_versions.installed(version, flushed);
+    }
+
+    fn backlog(&self, version: &Version) -> Backlog {
+        Backlog::of(version, &self.options, &self.space_tracker)
     }
 
     /// The mutex held around every manifest edit that adds or replaces SSTs.
@@ -663,7 +692,7 @@ impl BackgroundWork {
             return;
         }
         let version = self.versions.close_files(&files);
-        self.super_versions.installed(version, &[]);
+        self.publish(version, &[]);
     }
 
     /// The seqnos at which reads may happen now. The function reads the visible seqno before the
@@ -720,6 +749,10 @@ impl BackgroundWork {
         let super_version = self.super_versions.pin();
         let room = self.memory.frozen_room();
         let input = stall_input(&super_version, &self.options, &self.space_tracker, room);
+        let damage = super_version.version.quarantine().first();
+        let damage = damage.map(|damaged| damaged.error.clone());
+        self.stall
+            .set_damage(damage.or_else(|| self.given_up_error()));
         self.stall.set_pressure(Pressure::of(&input));
     }
 

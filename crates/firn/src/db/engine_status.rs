@@ -2,12 +2,15 @@
 
 use super::Db;
 use crate::cache::PinStats;
-use crate::store::{OpenFileStats, open_files_limit};
+use crate::store::{FileKind, OpenFileStats, file_name, open_files_limit};
 use crate::table::{IndexSums, live_rows, out_of_line_bytes};
 use crate::version::LEVELS;
 use crate::write::{STALL_ENDS, STALL_REASONS};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
+
+/// The status names at most this many damaged files.
+const DAMAGED_NAMES_MAX: usize = 10;
 
 /// Counters since the database was opened, sizes in bytes. [`Self::last_seqno`] is no counter, but
 /// the last seqno.
@@ -321,6 +324,26 @@ impl Db {
         )
     }
 
+    fn write_damage(&self, out: &mut String) -> std::fmt::Result {
+        let version = self.work.versions.current();
+        let damaged = version.quarantine();
+        if !damaged.is_empty() {
+            let named = damaged.iter().take(DAMAGED_NAMES_MAX);
+            let names: Vec<String> = named
+                .map(|damaged| file_name(FileKind::Sst, damaged.meta.file_id))
+                .collect();
+            let (count, names) = (damaged.len(), names.join(" "));
+            writeln!(
+                out,
+                "{count} damaged table files are left out of compactions: {names}"
+            )?;
+        }
+        match self.work.given_up_error() {
+            Some(error) => writeln!(out, "a compaction fails again and again: {error}"),
+            None => Ok(()),
+        }
+    }
+
     fn write_status(&self, out: &mut String) -> std::fmt::Result {
         let c = self.counters();
         writeln!(out, "FIRN STATUS")?;
@@ -332,6 +355,7 @@ impl Db {
             let (there, wanted) = reserve.bytes();
             writeln!(out, "reserve for a full disk: {there} of {wanted} bytes")?;
         }
+        self.write_damage(out)?;
         writeln!(
             out,
             "\nLOG\nlast commit {}, visible {}",

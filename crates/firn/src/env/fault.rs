@@ -86,6 +86,7 @@ struct FaultPlan {
     counts: [u64; CLASSES],
     faults: Vec<(u64, Fault)>,
     flips: Vec<Flip>,
+    unreadable: Vec<String>,
     hung: Vec<PathBuf>,
     /// Directories that are kept open.
     dirs: Vec<PathBuf>,
@@ -122,6 +123,12 @@ impl FaultEnv {
         });
     }
 
+    /// From now on reads of files named `name` (without directory) fail with [`Errno::Io`], as with
+    /// a broken sector.
+    pub fn fail_reads(&self, name: &str) {
+        self.plan.lock().unreadable.push(name.to_owned());
+    }
+
     /// Calls on `dir`, which may be a file, and on paths in it hang until [`Self::answer`] or
     /// [`Self::clear`], as with a server that does not answer.
     pub fn hang(&self, dir: &Path) {
@@ -134,11 +141,12 @@ impl FaultEnv {
         self.answers.notify_all();
     }
 
-    /// Removes all faults and flipped bits, and lets hanging calls go on.
+    /// Removes all faults, flipped bits and broken sectors, and lets hanging calls go on.
     pub fn clear(&self) {
         let mut plan = self.plan.lock();
         plan.faults.clear();
         plan.flips.clear();
+        plan.unreadable.clear();
         plan.hung.clear();
         self.answers.notify_all();
     }
@@ -173,6 +181,26 @@ impl FaultEnv {
                     _ => Error::io(&error, what),
                 })
             }
+        }
+    }
+
+    fn check_readable(&self, path: &Path) -> Result<()> {
+        let name = path.file_name().unwrap_or_default();
+        match self
+            .plan
+            .lock()
+            .unreadable
+            .iter()
+            .any(|of| name == of.as_str())
+        {
+            true => {
+                let error = std::io::Error::from_raw_os_error(Errno::Io as i32);
+                Err(Error::io(
+                    &error,
+                    format_args!("read {} (injected)", path.display()),
+                ))
+            }
+            false => Ok(()),
         }
     }
 

@@ -22,8 +22,8 @@ pub enum Verdict {
 }
 
 /// A condition over the columns of an index. It finds their values in the record buffer that it is
-/// given. It must use neither the cursor nor its session: the function of a condition may read and write
-/// through others.
+/// given. It must use neither the cursor nor its session: a function in the condition may read and
+/// write through others.
 pub type Condition = Box<dyn FnMut(&mut [u8]) -> Verdict + Send>;
 
 /// Number of entries after which their share that matches says whether rows are worth prefetching.

@@ -1,6 +1,7 @@
 //! A version: the files of the tree at one moment.
 
 use super::move_costs::MoveCosts;
+use super::quarantine::{MovableSums, Quarantine};
 use super::totals::{IndexTotals, Totals};
 use super::{
     BlobTotals, Edit, FileHandle, FileMeta, FileSource, FileSpan, FileSums, ManifestState, Run,
@@ -35,6 +36,8 @@ pub struct Version {
     pub levels: [Arc<Run>; LAST_LEVEL],
     totals: Totals,
     pub(super) move_costs: MoveCosts,
+    pub(super) quarantine: Arc<Quarantine>,
+    pub(super) movable_sums: MovableSums,
 }
 
 /// Files, each with its level.
@@ -60,6 +63,8 @@ impl Version {
             levels: levels.map(|files| Arc::new(Run::new(0, files))),
             totals: Totals::default(),
             move_costs: MoveCosts::default(),
+            quarantine: Arc::default(),
+            movable_sums: MovableSums::default(),
         };
         version.totals = Totals::of(version.files());
         version.measure_all_moves();
@@ -138,6 +143,7 @@ impl Version {
         next.l0.retain(|run| !run.files.is_empty());
         next.totals.apply(&gone, &added);
         next.measure_moves(&gone, &added);
+        next.edit_quarantine(edit);
         Ok((next, gone))
     }
 

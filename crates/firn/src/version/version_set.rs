@@ -10,7 +10,7 @@ use super::manifest::{
     ManifestWriter, NextCurrent, ROOM, clear_away, clear_unfinished, manifest_name,
     parse_manifest_name, read_current, remove_unfinished, unfinished_name,
 };
-use super::{Edit, FileHandle, FileSource, ManifestState, Version};
+use super::{DamagedFile, Edit, FileHandle, FileSource, ManifestState, Version};
 use crate::base::epoch::{end_of_ids, end_of_names};
 use crate::base::event_listener::{Listener, Severity};
 use crate::base::health::Health;
@@ -314,6 +314,26 @@ impl VersionSet {
         next
     }
 
+    /// Installs a version that differs from the current one only in that it has `damaged` in
+    /// quarantine. Returns `None` if the current version does not have the file, or has it in
+    /// quarantine already.
+    pub fn quarantine(&self, damaged: DamagedFile) -> Option<Arc<Version>> {
+        // The mutex `inner` serializes all changes of the current version.
+        let _inner = self.inner.lock();
+        let next = Arc::new(self.current.load().with_quarantine(damaged)?);
+        self.current.store(Arc::clone(&next));
+        Some(next)
+    }
+
+    /// Installs a version that differs from the current one only in that the file is not in
+    /// quarantine.
+    pub fn release(&self, file_id: u64) -> Arc<Version> {
+        let _inner = self.inner.lock();
+        let next = Arc::new(self.current.load().without_quarantine(file_id));
+        self.current.store(Arc::clone(&next));
+        next
+    }
+
     /// Allocates a file id that was never used before.
     pub fn new_file_id(&self) -> u64 {
         self.next_file_id.fetch_add(1, Ordering::Relaxed)
@@ -575,10 +595,15 @@ impl VersionSet {
         if let Some(what) = inner.state.check_edit(edit) {
             return Err(Error::invalid(format!("edit refused: it {what}")));
         }
+        // A run may get new files for files that it loses; otherwise runs come in order.
+        let loses = |run: u64| {
+            let mut removed = edit.removed.iter();
+            removed.any(|(_, id)| inner.state.files.get(id).is_some_and(|f| f.run == run))
+        };
         let late = edit
             .added
             .iter()
-            .find(|(_, run, _)| *run != 0 && *run <= inner.installed_run);
+            .find(|(_, run, _)| *run != 0 && *run <= inner.installed_run && !loses(*run));
         if let Some((_, run, _)) = late {
             let last = inner.installed_run;
             return Err(Error::invalid(format!(

@@ -49,6 +49,11 @@ use std::time::Duration;
 /// The report of a shorter wait would cost more than it gains.
 const REPORTED_US_MIN: u64 = 500;
 
+/// Data over damaged files does not count as pressure. If L0 stops writers for this time all the
+/// same, no compaction succeeds or makes it shallower, and a file is damaged or a job was given up,
+/// then writers fail with that error instead of waiting in silence, microseconds.
+const STUCK_US: u64 = 30_000_000;
+
 /// Delays and stops so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StallStats {
@@ -86,8 +91,16 @@ struct GateState {
     released: bool,
     /// The error that kept background work from making room.
     failure: Option<Error>,
-    /// The damage of a file that compactions leave out.
+    /// The damage of a file that compactions leave out, or the error of a job that was given up, if
+    /// there is one.
     damage: Option<Error>,
+    /// Number of running compactions of which nothing tells that they will fail.
+    hopeful_jobs: usize,
+    /// Since when writers have waited for compactions while none has succeeded or made L0
+    /// shallower, microseconds.
+    stuck_since_us: Option<u64>,
+    /// Whether writers fail because of the damage.
+    stuck: bool,
     /// The latest time at which a timer has expired, microseconds. The present time is at least
     /// this time, even if the clock of a simulated environment stands still during a sleep.
     expired_us: u64,
@@ -95,24 +108,24 @@ struct GateState {
 }
 
 impl GateState {
-    /// The error of background work that keeps it from making the room for which writers are
-    /// stopped, if there is one. A damaged file keeps compactions from making room, but not
-    /// flushes.
-    fn hopeless(&self, reason: StallReason) -> Option<&Error> {
-        let damage = self.damage.as_ref();
-        let damage = damage.filter(|_| !reason.waits_for_flushes());
-        self.failure.as_ref().or(damage)
-    }
-
     fn adjust(&mut self, now_us: u64) {
         let limit = match self.released {
             true => Limit::Open,
             false => decide(&self.pressure, &self.drain.rates()),
         };
+        let compactions = matches!(limit, Limit::Stop { reason } if !reason.waits_for_flushes());
+        self.stuck_since_us = match compactions {
+            true => self.stuck_since_us.or(Some(now_us)),
+            false => None,
+        };
+        let stuck = |since: u64| now_us.saturating_sub(since) >= STUCK_US;
+        self.stuck = self.damage.is_some()
+            && self.hopeful_jobs == 0
+            && self.stuck_since_us.is_some_and(stuck);
         let mode = match limit {
             Limit::Open => Mode::Open,
             Limit::Rate { rate, .. } => Mode::Limited(rate),
-            Limit::Stop { reason } if self.hopeless(reason).is_some() => Mode::Failing,
+            Limit::Stop { .. } if self.failure.is_some() || self.stuck => Mode::Failing,
             Limit::Stop { .. } => Mode::Stopped,
         };
         self.reason = match limit {
@@ -124,8 +137,9 @@ impl GateState {
     }
 
     fn error(&self) -> Error {
-        let error = self.reason.and_then(|reason| self.hopeless(reason));
         let gone = || Error::new(ErrorKind::ShutDown, "background work has failed");
+        let damage = self.damage.as_ref().filter(|_| self.stuck);
+        let error = self.failure.as_ref().or(damage);
         error.cloned().unwrap_or_else(gone)
     }
 }
@@ -173,6 +187,9 @@ impl StallGate {
     /// pressure changes.
     pub fn set_pressure(&self, pressure: Pressure) {
         let mut state = self.state.lock();
+        if pressure.l0 < state.pressure.l0 {
+            state.stuck_since_us = None;
+        }
         state.pressure = pressure;
         self.adjust(state);
     }
@@ -199,6 +216,24 @@ impl StallGate {
         self.adjust(state);
     }
 
+    /// Notes that a compaction begins for which stopped writers may wait, and which has not failed
+    /// before.
+    pub fn hope_begins(&self) {
+        self.state.lock().hopeful_jobs += 1;
+    }
+
+    /// Notes that a compaction has ended for which [`Self::hope_begins`] was called.
+    pub fn hope_ends(&self) {
+        self.state.lock().hopeful_jobs -= 1;
+    }
+
+    /// Notes that a compaction has succeeded for which stopped writers may wait.
+    pub fn progressed(&self) {
+        let mut state = self.state.lock();
+        state.stuck_since_us = None;
+        self.adjust(state);
+    }
+
     /// Sets the error with which background work has failed, so that stopped writers fail with it,
     /// too. `None` once that work has succeeded.
     pub fn set_failure(&self, failure: Option<Error>) {
@@ -207,12 +242,10 @@ impl StallGate {
         self.adjust(state);
     }
 
-    /// Notes that a damaged file is left out of compactions until the next open. Writers that a
-    /// deep L0 stops then fail with `damage`, because compactions may never make room.
-    pub fn set_damage(&self, damage: Error) {
-        let mut state = self.state.lock();
-        state.damage = Some(damage);
-        self.adjust(state);
+    /// Sets the damage of a file that compactions leave out, or the error of a job that was given
+    /// up; `None` if there is neither. Only a stop that lasts fails with it.
+    pub fn set_damage(&self, damage: Option<Error>) {
+        self.state.lock().damage = damage;
     }
 
     /// Opens the gate for good: the engine closes or is poisoned, and commits fail by themselves.

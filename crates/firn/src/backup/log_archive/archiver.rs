@@ -133,7 +133,7 @@ impl Archiver {
         let mut state = self.state.lock();
         let slow = state
             .step_us
-            .take_if(|began| now - *began >= REPORT_EVERY_US)
+            .take_if(|began| now.saturating_sub(*began) >= REPORT_EVERY_US)
             .is_some();
         if slow {
             let message = format!(

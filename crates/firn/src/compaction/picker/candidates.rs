@@ -87,6 +87,26 @@ impl Wanted<'_> {
     }
 }
 
+/// The parts of `free` that are not in `busy`. The ranges of both ascend.
+fn without(free: Vec<Range<usize>>, busy: impl Iterator<Item = Range<usize>>) -> Vec<Range<usize>> {
+    let mut left = Vec::with_capacity(free.len());
+    let mut busy = busy.filter(|positions| !positions.is_empty()).peekable();
+    for mut part in free {
+        while let Some(next) = busy.peek().filter(|next| next.start < part.end) {
+            left.push(part.start..next.start.max(part.start));
+            part.start = part.start.max(next.end);
+            if next.end >= part.end {
+                // It may also reach into the next part.
+                break;
+            }
+            busy.next();
+        }
+        left.push(part);
+    }
+    left.retain(|part| !part.is_empty());
+    left
+}
+
 fn positions_over(files: &FileList, range: &KeyRange) -> Range<usize> {
     let from = files.partition_point(|f| f.largest < range.smallest);
     let to = files.partition_point(|f| f.smallest <= range.largest);
@@ -95,8 +115,8 @@ fn positions_over(files: &FileList, range: &KeyRange) -> Range<usize> {
 
 impl PickerContext<'_> {
     /// Ranges of positions in `level` that have the wanted files. Leaves out the files on which a
-    /// job into `output` would conflict with a running job or a file in quarantine. The zone of
-    /// either is a key range in a range of levels.
+    /// job into `output` would conflict with a running job, and those that overlap a file in
+    /// quarantine of `level` or `output`.
     pub(super) fn free_positions(
         &self,
         level: u8,
@@ -105,24 +125,13 @@ impl PickerContext<'_> {
     ) -> Vec<Range<usize>> {
         let files = self.files(level);
         let mut free = wanted.positions(files);
-        for (levels, range) in self.running.zones() {
-            if level > levels.end || output < levels.start {
-                continue;
-            }
-            // Leave out the files that overlap the zone. If a file of the output level overlaps the
-            // zone, also leave out the files that overlap that file, because a job on one of them
-            // would rewrite it.
-            let mut range = range.clone();
-            if output != level {
-                let lower = self.overlap(output, &range);
-                lower
-                    .first()
-                    .into_iter()
-                    .chain(lower.last())
-                    .for_each(|f| range.extend(&f.range()));
-            }
-            let busy = positions_over(files, &range);
-            let cut = free.into_iter().flat_map(|part| {
+        for level in level..=output {
+            let damaged = self.version.damaged_ranges(level).as_slice().iter();
+            free = without(free, damaged.map(|range| positions_over(files, range)));
+        }
+        let mut cut = |range: &KeyRange| {
+            let busy = positions_over(files, range);
+            let cut = std::mem::take(&mut free).into_iter().flat_map(|part| {
                 let left = part.start..part.end.min(busy.start);
                 let right = part.start.max(busy.end)..part.end;
                 [left, right]
@@ -131,6 +140,24 @@ impl PickerContext<'_> {
             // If no file of `level` lies in the zone, the range of busy positions is empty. Then
             // the cut may divide a free range of positions into two adjacent ones, which does no
             // harm.
+        };
+        for zone in self.running.zones() {
+            if level > zone.bottom || output < zone.top {
+                continue;
+            }
+            // Leave out the files that overlap the zone. If a file of the output level overlaps the
+            // zone, also leave out the files that overlap that file, because a job on one of them
+            // would rewrite it.
+            let mut range = zone.range.clone();
+            if output != level {
+                let lower = self.overlap(output, &range);
+                lower
+                    .first()
+                    .into_iter()
+                    .chain(lower.last())
+                    .for_each(|f| range.extend(&f.range()));
+            }
+            cut(&range);
         }
         free.retain(|part| !part.is_empty());
         free
@@ -148,7 +175,13 @@ impl PickerContext<'_> {
         // from `level` writes to the level right below it.
         debug_assert_eq!(output, level + 1);
         let free = self.free_positions(level, output, wanted);
-        let accepted = |at: &usize| wanted.accepts(&files[*at]) && self.is_free(&files[*at]);
+        // A file with which a job was given up is no candidate. Otherwise a few such jobs, if they
+        // are the cheapest ones, would keep all others of the level from running.
+        let accepted = |at: &usize| {
+            let file = &files[*at];
+            let free = self.is_free(file) && !self.running.is_given_up_with(file.file_id);
+            free && wanted.accepts(file)
+        };
         let group = wanted.group();
         let mut found = self.version.cheapest_moves(level, &free, group, COMPARED);
         found.retain(accepted);

@@ -3,8 +3,9 @@
 use super::{ANY_GARBAGE, JobReason, LAST, LevelTargets, PickerContext, Wanted, changes_at_rest};
 use crate::base::Seqno;
 use crate::base::key_range::KeyRange;
+use crate::compaction::held_files::HeldFiles;
 use crate::compaction::running_jobs::Job;
-use crate::version::FileMeta;
+use crate::version::{FileHandle, FileMeta};
 use std::ops::ControlFlow;
 
 /// Key ranges to bring to rest, and a seqno. Files that have only entries above this seqno do not
@@ -63,18 +64,25 @@ pub fn is_at_rest(p: &PickerContext<'_>, order: &RestOrder) -> bool {
 }
 
 /// Calls `f` with each file that is not at rest and that `order` asks to bring to rest, until `f`
-/// returns `Break`.
+/// returns `Break`. Leaves out damaged files and those that damaged files keep where they are: no
+/// job brings them to rest.
 fn for_each_restless(
     p: &PickerContext<'_>,
     order: &RestOrder,
     mut f: impl FnMut(&FileMeta) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     let wanted = Wanted::Order(order);
+    let level_targets = LevelTargets::of(p.version, p.options.base_level_size);
+    let held = HeldFiles::of(p.version, level_targets.base);
+    let stays = |level: u8, file: &FileHandle| match level {
+        0 => held.has(file),
+        level => p.version.is_blocked(level, file),
+    };
     for level in 0..LAST {
         for run in p.version.runs(level) {
             for part in wanted.positions(&run.files) {
                 for file in run.files.range(part) {
-                    if order.wants(file) {
+                    if order.wants(file) && !stays(level, file) {
                         f(file)?;
                     }
                 }
@@ -91,7 +99,8 @@ fn for_each_restless(
         {
             let file = &files[at];
             from = at + 1;
-            if order.wants(file) && changes_at_rest(file, p.retired, p.oldest_read) {
+            let improves = changes_at_rest(file, p.retired, p.oldest_read);
+            if order.wants(file) && improves && !stays(LAST, file) {
                 f(file)?;
             }
         }

@@ -1,11 +1,11 @@
 //! Picks compactions of L0.
 
-use super::l0_overlap::{FileInRun, L0Overlap, L0Selection};
 use super::{PickerContext, compact_job, move_job};
-use crate::base::key_range::KeyRange;
+use crate::compaction::held_files::HeldFiles;
+use crate::compaction::l0_overlap::{L0Overlap, L0Selection};
 use crate::compaction::level_targets::LevelTargets;
-use crate::compaction::running_jobs::{Job, JobReason};
-use crate::version::{FileHandle, FileMeta};
+use crate::compaction::running_jobs::{Job, JobKind, JobReason};
+use crate::version::{FileHandle, FileMeta, Run};
 use std::cmp::Reverse;
 use std::sync::Arc;
 
@@ -33,7 +33,8 @@ impl PickerContext<'_> {
         wanted: impl Fn(&FileMeta) -> bool,
     ) -> Option<Job> {
         let output = self.below(level_targets, 0);
-        let groups = self.groups();
+        let held = HeldFiles::of(self.version, output);
+        let groups = self.groups(&held);
         let mut moved: Vec<Arc<FileHandle>> = Vec::new();
         let mut merged: Vec<&L0Overlap<'_>> = Vec::new();
         for group in &groups {
@@ -47,12 +48,13 @@ impl PickerContext<'_> {
                 merged.push(group);
             }
         }
-        if !moved.is_empty() {
-            return Some(move_job(0, moved, output, reason));
+        let together = move_job(0, moved, output, reason);
+        if together.files().next().is_some() && !self.running.is_given_up(&together) {
+            return Some(together);
         }
-        let crowded = self.version.l0.len() as f64
-            >= CROWDED_FACTOR * self.options.l0_compaction_runs.max(1) as f64;
-        let oldest = self.version.l0.len().saturating_sub(1);
+        let runs = self.l0_sizes(&held).len();
+        let crowded = runs as f64 >= CROWDED_FACTOR * self.options.l0_compaction_runs.max(1) as f64;
+        let oldest = groups.iter().map(L0Overlap::oldest).max().unwrap_or(0);
         let mut ranked: Vec<(usize, &L0Overlap<'_>)> = merged
             .into_iter()
             .filter(|group| group.files().any(|(_, f)| wanted(f)))
@@ -100,27 +102,69 @@ impl PickerContext<'_> {
         })
     }
 
-    /// The files of L0 in groups, ascending by key. Files that overlap are in the same group, and
-    /// so are files that other files connect in a chain of overlaps.
-    fn groups(&self) -> Vec<L0Overlap<'_>> {
-        let runs = self.version.l0.iter().enumerate();
-        let mut files: Vec<FileInRun<'_>> = runs
-            .flat_map(|(i, run)| run.files.iter().map(move |f| (i, f)))
-            .collect();
-        files.sort_by(|a, b| a.1.smallest.cmp(&b.1.smallest));
-        let mut groups: Vec<(KeyRange, Vec<FileInRun<'_>>)> = Vec::new();
-        for (run, file) in files {
-            match groups.last_mut() {
-                Some((range, of)) if file.smallest <= range.largest => {
-                    range.extend(&file.range());
-                    of.push((run, file));
-                }
-                _ => groups.push((file.range(), vec![(run, file)])),
+    /// A job that merges runs of L0 that must stay above a damaged file into one run, the newest of
+    /// them. So a read asks few runs, however much is written over the damage.
+    pub(super) fn merge_held(
+        &self,
+        level_targets: &LevelTargets,
+        held: &HeldFiles<'_>,
+    ) -> Option<Job> {
+        let room = level_targets.job_size(self.options.target_file_size);
+        let due = self.options.l0_compaction_runs.max(2);
+        held.merges(due).find_map(|group| {
+            if group.size() <= room {
+                return self.merge_in_l0(&group);
             }
+            let parts = group.rising_parts(room, due);
+            { parts.iter() }.find_map(|part| self.merge_in_l0(&group.take(part)))
+        })
+    }
+
+    /// Whether the files of L0 that are not held lie in more runs than held files that are to be
+    /// merged. If so, their compaction is more urgent.
+    pub(super) fn is_free_l0_deeper(&self, held: &HeldFiles<'_>) -> bool {
+        let merges = held.merges(self.options.l0_compaction_runs);
+        let deepest = merges.map(|group| group.runs()).max();
+        deepest.is_some_and(|runs| self.l0_sizes(held).len() > runs)
+    }
+
+    /// A job that divides held files at the edges of damaged files.
+    pub(super) fn split_held(&self, held: &HeldFiles<'_>) -> Option<Job> {
+        let groups = held.across_edges(self.version);
+        groups.iter().find_map(|group| self.merge_in_l0(group))
+    }
+
+    /// The job that merges the files of `group` into the newest of their runs.
+    fn merge_in_l0(&self, group: &L0Overlap<'_>) -> Option<Job> {
+        self.unless_busy(Job {
+            inputs: group.inputs(),
+            output_level: 0,
+            output_run: self.version.l0[group.newest()].number,
+            kind: JobKind::Compact,
+            reason: JobReason::Damage,
+        })
+    }
+
+    /// Sizes in bytes of the runs of L0, without held files and without the runs that have no other
+    /// files.
+    pub(super) fn l0_sizes(&self, held: &HeldFiles<'_>) -> Vec<u64> {
+        let runs = self.version.l0.iter();
+        if held.is_empty() {
+            return runs.map(|run| run.size()).collect();
         }
-        groups
-            .into_iter()
-            .map(|(_, of)| L0Overlap::of(of))
-            .collect()
+        let size = |run: &Run| {
+            let free = run.files.iter().filter(|file| !held.has(file));
+            free.map(|file| file.size).sum()
+        };
+        runs.map(|run| size(run)).filter(|size| *size > 0).collect()
+    }
+
+    /// The files of L0 that are not held, in groups ([`L0Overlap::chains`]).
+    fn groups(&self, held: &HeldFiles<'_>) -> Vec<L0Overlap<'_>> {
+        let runs = self.version.l0.iter().enumerate();
+        let files = runs
+            .flat_map(|(i, run)| run.files.iter().map(move |f| (i, f)))
+            .filter(|(_, file)| !held.has(file));
+        L0Overlap::chains(files.collect())
     }
 }

@@ -420,3 +420,186 @@ fn the_picked_file_is_the_cheapest_of_all() {
     }
     assert!(compared > 200, "{compared}");
 }
+
+impl Case {
+    /// Puts the file into quarantine.
+    fn damage(&mut self, id: u64) {
+        let (level, file) = self.version.files().find(|(_, f)| f.file_id == id).unwrap();
+        let damaged = crate::version::DamagedFile {
+            level,
+            meta: Arc::clone(file.meta()),
+            error: crate::base::Error::corruption("file", 0, "damaged"),
+            unreadable: false,
+        };
+        self.version = self.version.with_quarantine(damaged).unwrap();
+    }
+}
+
+#[test]
+fn data_over_a_damaged_file_goes_right_above_it() {
+    let mut c = case(&[
+        (0, 2, 3, 0, 9, 50),
+        (0, 1, 2, 5, 15, 50),
+        (6, 0, 1, 9, 9, 500),
+        (6, 0, 4, 16, 20, 500),
+    ]);
+    c.damage(1);
+    assert_eq!(c.picked(), (JobKind::Compact, 5, vec![3, 2]));
+}
+
+#[test]
+fn a_level_gives_all_but_what_lies_over_damage() {
+    let files = [
+        (5, 0, 1, 0, 9, 600),
+        (5, 0, 2, 10, 19, 600),
+        (5, 0, 3, 20, 29, 600),
+        (6, 0, 4, 0, 12, 4000),
+        (6, 0, 5, 18, 22, 100),
+        (6, 0, 6, 23, 39, 4000),
+    ];
+    let mut c = case(&files);
+    c.rest = RestGoal::Complete;
+    c.damage(5);
+    assert_eq!(c.picked(), (JobKind::Compact, 6, vec![1, 4]));
+    // Files beside a damaged one sink, though they share a lower file with it.
+    let mut c = case(&[files[1], files[2], files[4], files[5]]);
+    c.rest = RestGoal::Complete;
+    c.damage(3);
+    assert_eq!(c.picked(), (JobKind::Compact, 6, vec![2, 5]));
+    // What is left over its target lies over damage, so nothing is due.
+    let mut c = case(&files);
+    c.damage(4);
+    c.damage(5);
+    c.damage(6);
+    assert!(c.pick().is_none());
+}
+
+#[test]
+fn l0_over_damage_is_merged_and_older_files_sink() {
+    let mut c = case(&[
+        (0, 5, 5, 0, 9, 50),
+        (0, 4, 4, 0, 9, 50),
+        (0, 3, 3, 0, 9, 50),
+        (0, 2, 2, 5, 15, 50),
+        (0, 1, 1, 5, 15, 50),
+        (6, 0, 6, 0, 9, 900),
+    ]);
+    c.damage(3);
+    let merge = c.pick().unwrap();
+    assert_eq!((merge.output_level, merge.output_run), (0, 5));
+    assert_eq!(c.picked().2, [5, 4]);
+    let edit = merge.edit(vec![FileMeta {
+        file_id: 7,
+        ..FileMeta::clone(merge.inputs[0].files[0].meta())
+    }]);
+    let source = crate::compaction::testing::no_files();
+    c.version = c.version.with(&edit, &source).unwrap();
+    assert_eq!(c.version.l0[0].number, 5);
+    assert_eq!(c.picked(), (JobKind::Compact, 6, vec![2, 1, 6]));
+}
+
+#[test]
+fn a_damaged_file_goes_with_its_table() {
+    let mut c = case(&[(5, 0, 1, 0, 9, 50), (6, 0, 2, 0, 9, 50)]);
+    c.damage(2);
+    c.retired = RetiredIndexes::from([(1, 100)]);
+    assert_eq!(c.picked(), (JobKind::DropFiles, 6, vec![1, 2]));
+}
+
+#[test]
+fn a_file_across_an_edge_of_damage_is_divided_instead_of_moved() {
+    let mut c = case(&[(0, 1, 2, 0, 20, 50), (6, 0, 1, 5, 10, 1800)]);
+    c.options.l0_compaction_runs = 1;
+    c.damage(1);
+    assert_eq!(c.picked(), (JobKind::Compact, 5, vec![2]));
+    let mut c = case(&[(0, 1, 2, 5, 10, 50), (6, 0, 1, 5, 10, 1800)]);
+    c.options.l0_compaction_runs = 1;
+    c.damage(1);
+    assert_eq!(c.picked(), (JobKind::Move, 5, vec![2]));
+    let mut c = case(&[(4, 0, 2, 0, 20, 600), (6, 0, 1, 5, 10, 1800)]);
+    c.damage(1);
+    c.rest = RestGoal::Complete;
+    assert_eq!(c.picked(), (JobKind::Compact, 5, vec![2]));
+}
+
+/// Two places over a damaged file of L0, too much for one job, are merged one after the other.
+#[test]
+fn a_large_merge_over_damage_is_done_in_parts() {
+    let mut c = case(&[
+        (0, 5, 51, 0, 40, 10),
+        (0, 5, 52, 50, 99, 1000),
+        (0, 4, 41, 0, 45, 1000),
+        (0, 4, 42, 52, 99, 1000),
+        (0, 3, 31, 44, 53, 10),
+        (0, 1, 1, 0, 99, 10),
+    ]);
+    c.damage(1);
+    c.options.base_level_size = 10_000;
+    c.options.target_file_size = 100;
+    // All that is above file 31 would go with it.
+    assert_eq!(c.picked(), (JobKind::Compact, 0, vec![51, 41]));
+    c.options.target_file_size = 100_000;
+    assert_eq!(c.picked().2, [51, 52, 41, 42, 31]);
+}
+
+#[test]
+fn the_deeper_part_of_l0_is_compacted_first() {
+    let free = |run: u64, id| (0, run, id, 50, 59, 50);
+    let held = |run: u64, id| (0, run, id, 0, 9, 50);
+    let mut c = case(&[
+        held(5, 5),
+        held(4, 4),
+        held(3, 3),
+        free(2, 22),
+        free(1, 21),
+        (0, 1, 1, 0, 9, 50),
+    ]);
+    c.options.target_file_size = 10_000;
+    c.damage(1);
+    assert_eq!(c.picked(), (JobKind::Compact, 0, vec![5, 4, 3]));
+    let mut c = case(&[
+        held(7, 7),
+        held(6, 6),
+        free(5, 25),
+        free(4, 24),
+        free(3, 23),
+        (0, 1, 1, 0, 9, 50),
+    ]);
+    c.options.target_file_size = 10_000;
+    c.damage(1);
+    assert_eq!(c.picked(), (JobKind::Compact, 6, vec![25, 24, 23]));
+}
+
+/// Blobs over damage stay above the last level, so they are no reason to compact others.
+#[test]
+fn blobs_that_damage_keeps_do_not_count() {
+    let with_blobs = |damage: bool| {
+        let mut c = case(&[
+            (5, 0, 1, 0, 9, 10),
+            (5, 0, 2, 20, 29, 10),
+            (6, 0, 3, 0, 9, 1000),
+            (6, 0, 4, 20, 29, 1000),
+        ]);
+        c.options.blob_garbage_min = 1;
+        let mut edit = crate::version::Edit::default();
+        for (level, file) in c.version.files() {
+            let mut meta = FileMeta::clone(file.meta());
+            meta.file_id += 10;
+            meta.blobs = vec![crate::base::blob_ref::BlobUse {
+                file: 1,
+                refs: 1,
+                bytes: [900, 10, 1000, 1000][file.file_id as usize - 1],
+            }];
+            edit.removed.push((level, file.file_id));
+            edit.added.push((level, 0, meta));
+        }
+        let source = crate::compaction::testing::no_files();
+        c.version = c.version.with(&edit, &source).unwrap();
+        if damage {
+            c.damage(13);
+        }
+        c
+    };
+    assert!(with_blobs(false).pick().is_some());
+    assert!(with_blobs(true).pick().is_none());
+}

@@ -1,4 +1,5 @@
 use super::*;
+use crate::base::ErrorKind;
 use crate::compaction::testing::version_of;
 
 /// A job on files given as (level, id, smallest key, largest key).
@@ -13,6 +14,7 @@ fn job(output_level: u8, files: &[(u8, u64, u64, u64)]) -> Job {
     Job {
         inputs: version.files().map(input).collect(),
         output_level,
+        output_run: 0,
         kind: JobKind::Compact,
         reason: JobReason::Size,
     }
@@ -58,19 +60,52 @@ fn edits_swap_inputs_for_outputs() {
     assert_eq!((edit.removed.len(), edit.added.len()), (2, 0));
 }
 
+fn error() -> Error {
+    Error::new(ErrorKind::Io { os_errno: 5 }, "no output")
+}
+
 #[test]
-fn a_file_set_aside_keeps_jobs_off_itself_and_what_lies_around_it() {
+fn a_job_is_given_up_until_its_inputs_change() {
     let mut running = RunningJobs::default();
-    let first = job(5, &[(4, 1, 0, 9), (5, 2, 5, 25)]);
-    let ticket = running.begin(&first);
-    running.end(ticket, &first);
-    assert!(running.quarantine(&first, 2));
-    assert!(!running.quarantine(&first, 7), "no file of the job");
-    assert!(running.holds(2) && !running.holds(1));
-    assert!(running.conflicts(&first));
-    // Conflict: a job that moves data past the damaged file.
-    assert!(running.conflicts(&job(6, &[(4, 3, 20, 30)])));
-    // No conflict: other keys, and levels above.
-    assert!(!running.conflicts(&job(5, &[(4, 3, 26, 30)])));
-    assert!(!running.conflicts(&job(4, &[(3, 3, 5, 25)])));
+    let bad = job(5, &[(4, 1, 0, 9), (5, 3, 5, 25)]);
+    for times in 1..=ATTEMPTS_MAX {
+        assert!(!running.conflicts(&bad) && running.given_up_error().is_none());
+        assert_eq!(running.failed(&bad, &error()), times);
+    }
+    assert!(running.conflicts(&bad) && running.given_up_error().is_some());
+    assert!(!running.conflicts(&job(5, &[(4, 1, 0, 9)])), "other inputs");
+    assert!(running.is_given_up_with(3) && !running.is_given_up_with(2));
+    running.succeeded(&job(5, &[(4, 2, 30, 39)]));
+    assert!(running.is_given_up(&bad));
+    running.succeeded(&job(6, &[(5, 3, 5, 25)]));
+    assert!(!running.is_given_up(&bad) && running.failures.is_empty());
+    assert!(running.given_up_error().is_none());
+    (0..ATTEMPTS_MAX).for_each(|_| assert!(running.failed(&bad, &error()) > 0));
+    running.retry_all();
+    assert!(!running.is_given_up(&bad));
+}
+
+/// The time for which a job is given up doubles with each failure up to ten minutes.
+#[test]
+fn a_job_is_given_up_for_a_time() {
+    let mut running = RunningJobs::default();
+    let bad = job(5, &[(4, 1, 0, 9)]);
+    let mut now = 7;
+    (1..ATTEMPTS_MAX).for_each(|_| assert!(running.failed(&bad, &error()) > 0));
+    for seconds in [10, 20, 40, 80, 160, 320, 600, 600] {
+        running.set_time(now);
+        assert!(!running.is_given_up(&bad));
+        running.failed(&bad, &error());
+        now += seconds * 1_000_000;
+        running.set_time(now - 1);
+        assert!(running.is_given_up(&bad) && running.is_given_up_with(1));
+    }
+    // Until it has succeeded, the job counts as given up.
+    running.set_time(now);
+    assert!(!running.is_given_up(&bad) && running.given_up_error().is_some());
+    for _ in 0..100 {
+        running.failed(&bad, &error());
+    }
+    running.set_time(now + 600_000_000);
+    assert!(!running.is_given_up(&bad));
 }

@@ -144,3 +144,17 @@ fn searched_boundaries_are_those_of_a_list() {
         assert_eq!(cuts(searched, &keys), cuts(listed, &keys));
     }
 }
+
+#[test]
+fn files_end_at_cuts_whatever_their_size() {
+    let key = |n: u64| crate::compaction::testing::user_key(1, n);
+    let mut splitter = Splitter::new(1000, Vec::new()).with_cuts(vec![key(10), key(20)]);
+    assert!(splitter.parts(&key(5), &key(10)) && !splitter.parts(&key(10), &key(19)));
+    assert!(!splitter.should_split(&key(5), &key(9), 1));
+    assert!(splitter.should_split(&key(9), &key(10), 1));
+    // The output has passed the cut: a file that begins there must not end before its first key.
+    assert!(!splitter.should_split(&key(9), &key(10), 0));
+    assert!(!splitter.should_split(&key(10), &key(19), 1));
+    assert!(splitter.should_split(&key(19), &key(30), 1));
+    assert!(!splitter.parts(&key(5), &key(30)));
+}

@@ -29,6 +29,7 @@
 //! 1.3 times the space, where holes write none).
 
 use super::BackgroundWork;
+use super::damage::examine;
 use crate::base::blob_ref::{self, BlobRef, BlobUse, BlobUses};
 use crate::base::event_listener::Severity;
 use crate::base::work_count::blob_files_seen;
@@ -36,7 +37,7 @@ use crate::base::{Error, InternalIterator, Kind, Result, check_stopping};
 use crate::blob::{BlobFile, BlobSpan};
 use crate::db::recovery::Replayed;
 use crate::read::SuperVersion;
-use crate::version::{Edit, Version};
+use crate::version::{Edit, FileHandle, Version};
 use crate::write::Changes;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet};
@@ -65,8 +66,8 @@ const FREEZE_SHARE: u64 = 5;
 #[derive(Default)]
 pub(in crate::db) struct BlobGc {
     step: Mutex<GcStep>,
-    /// Files that are not collected until the next open, because they or an SST that names them are
-    /// damaged.
+    /// Files that are not collected until the next open or the end of a quarantine, because they or
+    /// an SST that names them are damaged.
     quarantined: Mutex<HashSet<u64>>,
 }
 
@@ -171,6 +172,24 @@ pub(in crate::db) fn uses_recovered(version: &Version, replayed: &Replayed) -> R
         uses_in(changes)?.iter().for_each(|used| all.add(used));
     }
     Ok(all)
+}
+
+impl BlobGc {
+    /// Collects the files again that were set aside. Those that are still damaged, or named by a
+    /// damaged SST, are set aside again.
+    pub(super) fn try_all_again(&self) {
+        self.quarantined.lock().clear();
+    }
+
+    #[cfg(test)]
+    pub(super) fn set_aside(&self, id: u64) {
+        self.quarantined.lock().insert(id);
+    }
+
+    #[cfg(test)]
+    pub(super) fn has_set_aside(&self) -> bool {
+        !self.quarantined.lock().is_empty()
+    }
 }
 
 impl BackgroundWork {
@@ -362,7 +381,11 @@ impl BackgroundWork {
                 .reader()
                 .and_then(|reader| add_spans(&mut reader.iter(false), spans, &self.stopping));
             let Err(error) = read else { continue };
-            if !is_permanent(&error) {
+            let quarantined = || self.versions.current().in_quarantine(file.file_id);
+            if !is_permanent(&error) && !quarantined() {
+                // If the device cannot read the file, either, when asked again, the next step does
+                // without the file.
+                self.quarantine_unreadable(super_version, file);
                 return Err(error);
             }
             // Some references of a damaged SST are unknown. Do not collect the blob files that it
@@ -378,6 +401,16 @@ impl BackgroundWork {
             self.options.listener.log(Severity::Error, &message);
         }
         Ok(())
+    }
+
+    /// Puts a file of the tree into quarantine if it cannot be read.
+    fn quarantine_unreadable(&self, super_version: &SuperVersion, file: &FileHandle) {
+        let mut files = super_version.version.files();
+        let found = files.find(|(_, other)| other.file_id == file.file_id);
+        let damaged = found.and_then(|(level, file)| examine(level, file));
+        if let Some(damaged) = damaged {
+            self.quarantine(damaged);
+        }
     }
 
     fn carry_out(&self, plan: GcPlan) -> Result<()> {
@@ -543,3 +576,6 @@ impl crate::db::Db {
         self.work.collect_blobs()
     }
 }
+
+#[cfg(test)]
+mod tests;

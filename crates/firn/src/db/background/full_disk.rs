@@ -31,7 +31,8 @@ impl BackgroundWork {
         let super_version = self.super_versions.pin();
         // Flush only while L0 is shallow: compactions cannot run on a full disk, so small L0 runs
         // would pile up.
-        let shallow = super_version.version.l0.len() < 2 * self.options.l0_compaction_runs;
+        let l0_runs = self.backlog(&super_version.version).l0_runs;
+        let shallow = l0_runs < 2 * self.options.l0_compaction_runs;
         let small = shallow && super_version.active.size_bytes() <= ReservePart::Table.bytes();
         let holds_log = super_version.active.min_segment() < self.wal.current_segment();
         let frees_log = self.health.is_full(Some(FullDisk::Log)) && holds_log;

@@ -94,6 +94,7 @@ impl JobHistory {
                 JobReason::Reported => "reported",
                 JobReason::Idle => "rest",
                 JobReason::Drop => "drop",
+                JobReason::Damage => "damage",
             },
             from_level: job.files().map(|(level, _)| level).min(),
             to_level: job.output_level,

@@ -1,6 +1,6 @@
 //! Compaction of the key ranges of some indexes, in the thread of the caller.
 
-use super::BackgroundWork;
+use super::{BackgroundWork, CompactionStep};
 use crate::base::key::index_prefix;
 use crate::base::key_range::{KeyRange, prefix_successor};
 use crate::base::{IndexId, Result};
@@ -8,7 +8,7 @@ use crate::compaction::{
     Job, PickerContext, RestGoal, RestOrder, RestlessFiles, is_at_rest, pick_within, restless_files,
 };
 use crate::db::Db;
-use crate::version::LAST_LEVEL;
+use crate::version::{FileMeta, LAST_LEVEL};
 use std::time::Duration;
 
 /// While jobs of other threads work on the same ranges, the optimization looks again after this
@@ -50,6 +50,8 @@ impl BackgroundWork {
             go_on(0, 1)?;
             self.flush_all()?;
         }
+        let of_order = |file: &FileMeta| order.ranges.iter().any(|r| r.overlaps(&file.range()));
+        self.recheck_unreadable(of_order, &mut || go_on(0, 1))?;
         let mut left = self.restless(&order);
         let (mut total, mut jobs) = (left.bytes, 0);
         loop {
@@ -70,7 +72,7 @@ impl BackgroundWork {
         }
         self.versions.delete_obsolete()?;
         // Report the damage: files in quarantine are not at rest.
-        self.damage().map_or(Ok(()), Err)
+        self.damage(of_order).map_or(Ok(()), Err)
     }
 
     fn has_in_memory(&self, indexes: &[IndexId]) -> bool {
@@ -99,8 +101,12 @@ impl BackgroundWork {
         let (picked, _) = self.pick_by(&retired, RestGoal::Complete, |p| pick_within(p, order));
         if let Some(picked) = picked {
             let bytes = brought_to_rest(&picked.1);
-            self.compact(picked, &retired)?;
-            return Ok(RestStep::Compacted(bytes));
+            return match self.compact(picked, &retired)? {
+                CompactionStep::MetDamage(error) | CompactionStep::GaveUp(error) => Err(error),
+                CompactionStep::Compacted | CompactionStep::NothingDue => {
+                    Ok(RestStep::Compacted(bytes))
+                }
+            };
         }
         // Wait only while the range itself has bytes left to compact: jobs of other tables may
         // overlap the range for ever.

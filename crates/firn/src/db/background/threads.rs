@@ -9,7 +9,7 @@
 //! Rejected: one pool for all kinds of work. A long unlink or a blob rewrite would then hold up a
 //! flush that writers wait for.
 
-use super::{BackgroundWork, WorkSignals};
+use super::{BackgroundWork, CompactionStep, WorkSignals};
 use crate::backup::Archiver;
 use crate::base::event_listener::Severity;
 use crate::base::{Error, ErrorKind, Result};
@@ -90,22 +90,21 @@ impl BackgroundWork {
                 } else {
                     RestGoal::No
                 };
-                self.compact_once(rest)
+                self.compaction_step(rest)
             });
             match done {
-                Ok(true) => {}
-                Ok(false) => {
+                Ok(CompactionStep::Compacted) => {}
+                Ok(CompactionStep::NothingDue) => {
                     self.wait(
                         |s| std::mem::take(&mut s.compact),
                         Duration::from_millis(500),
                     );
                 }
-                Err(error) if *error.kind() == ErrorKind::Interrupted => {}
-                // The damaged file was reported and put into quarantine when the job ended, so do
-                // not report a failure to the stall gate. Go on with other jobs.
-                Err(error) if error.is_corruption() && self.damage().is_some() => {
+                // Go on with other jobs, and do not report a failure to the stall gate.
+                Ok(CompactionStep::MetDamage(_) | CompactionStep::GaveUp(_)) => {
                     self.wait(|_| false, RETRY_PAUSE);
                 }
+                Err(error) if *error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => self.failed("compaction", &error),
             }
         }

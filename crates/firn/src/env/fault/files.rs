@@ -56,6 +56,7 @@ impl FaultRead {
 impl ReadFile for FaultRead {
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.handle.pass(CallClass::Read, "read")?;
+        self.handle.env.check_readable(&self.handle.path)?;
         self.file.read_exact_at(offset, buf)?;
         self.handle.env.flip(&self.handle.path, offset, buf);
         Ok(())

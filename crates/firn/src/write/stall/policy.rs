@@ -147,15 +147,11 @@ impl Pressure {
         ]
     }
 
-    /// The reason that stops writers, if there is one. If there are several, prefers one for which
-    /// flushes make room: writers then do not fail because of a damaged file, which stops
-    /// compactions only.
+    /// The first reason that stops writers, if there is one.
     pub fn stop(&self) -> Option<StallReason> {
         let stops = |(p, reason): &(f64, StallReason)| *p >= STOP && reason.stops();
-        let stopping = self.shares().into_iter().filter(stops);
-        stopping
-            .map(|(_, reason)| reason)
-            .min_by_key(|reason| !reason.waits_for_flushes())
+        let mut stopping = self.shares().into_iter().filter(stops);
+        stopping.next().map(|(_, reason)| reason)
     }
 }
 

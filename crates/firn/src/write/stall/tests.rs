@@ -117,25 +117,6 @@ fn a_failure_without_pressure_stops_nobody() {
     assert_eq!(stall.stats().stops, 0);
 }
 
-#[test]
-fn damage_is_no_reason_to_refuse_writers_that_wait_for_a_flush() {
-    let stall = gate();
-    stall.set_damage(Error::corruption("000007.sst", 0, "damaged"));
-    stall.set_pressure(Pressure {
-        memtables: 2.0,
-        ..STOP
-    });
-    let interrupted = stall.pass(&Session::killed());
-    assert_eq!(kind_of(interrupted), ErrorKind::Interrupted);
-    std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| pass(&stall));
-        stall.set_pressure(Pressure::default());
-        waiting.join().unwrap().unwrap();
-    });
-    stall.set_pressure(STOP);
-    assert!(pass(&stall).unwrap_err().is_corruption());
-}
-
 /// Many writers are stopped. A failure fails all of them, and an opened gate lets all pass, though
 /// each change wakes only the first ones.
 #[test]
@@ -340,4 +321,69 @@ fn an_open_gate_takes_no_lock() {
             .unwrap();
     });
     drop(held);
+}
+
+/// A stop that lasts while a file is damaged fails writers with the damage. The time runs anew
+/// whenever L0 becomes shallower, and a stop without damage lasts.
+#[test]
+fn a_lasting_stop_over_damage_names_the_damage() {
+    let env = MemEnv::new();
+    let stall = StallGate::new(Arc::new(env.clone()));
+    let damage = || Some(Error::corruption("a file", 0, "damaged"));
+    let deep = |l0: f64| {
+        stall.set_pressure(Pressure { l0, ..STOP });
+        kind_of(stall.pass(&Session::killed()))
+    };
+    assert_eq!(deep(3.0), ErrorKind::Interrupted);
+    env.advance_clock(STUCK_US);
+    assert_eq!(deep(3.0), ErrorKind::Interrupted, "no damage");
+    stall.set_damage(damage());
+    assert_eq!(deep(2.5), ErrorKind::Interrupted, "shallower than before");
+    env.advance_clock(STUCK_US / 2);
+    assert_eq!(deep(2.5), ErrorKind::Interrupted);
+    env.advance_clock(STUCK_US);
+    assert_eq!(&deep(2.5), damage().unwrap().kind());
+    assert_eq!(deep(2.4), ErrorKind::Interrupted, "shallower again");
+    env.advance_clock(STUCK_US);
+    stall.set_pressure(Pressure {
+        memtables: 2.0,
+        ..Pressure::default()
+    });
+    // Flushes make room for memtables, whatever is damaged.
+    let passed = stall.pass(&Session::killed());
+    assert_eq!(kind_of(passed), ErrorKind::Interrupted);
+    env.advance_clock(2 * STUCK_US);
+    stall.set_pressure(Pressure::default());
+    pass(&stall).unwrap();
+}
+
+/// The time of a lasting stop begins anew whenever a compaction succeeds for which writers may
+/// wait, and while one runs that has not failed before, nobody fails.
+#[test]
+fn nobody_fails_with_damage_while_compactions_progress() {
+    let env = MemEnv::new();
+    let stall = StallGate::new(Arc::new(env.clone()));
+    stall.set_damage(Some(Error::corruption("a file", 0, "damaged")));
+    let killed = || kind_of(stall.pass(&Session::killed()));
+    let later = |micros: u64| {
+        env.advance_clock(micros);
+        stall.set_pressure(STOP);
+        killed()
+    };
+    assert_eq!(later(0), ErrorKind::Interrupted);
+    for _ in 0..5 {
+        assert_eq!(later(STUCK_US / 4 * 3), ErrorKind::Interrupted);
+        stall.progressed();
+    }
+    stall.hope_begins();
+    assert_eq!(later(10 * STUCK_US), ErrorKind::Interrupted);
+    // It has failed.
+    stall.hope_ends();
+    assert!(matches!(later(0), ErrorKind::Corruption { .. }));
+    stall.progressed();
+    assert_eq!(killed(), ErrorKind::Interrupted);
+    assert!(matches!(
+        later(STUCK_US + 100),
+        ErrorKind::Corruption { .. }
+    ));
 }

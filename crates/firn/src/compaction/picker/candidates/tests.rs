@@ -1,11 +1,15 @@
 use super::*;
 use crate::base::options::Options;
 use crate::base::work_count::counted;
+use crate::base::{Error, ErrorKind};
 use crate::compaction::testing::{user_key, version_of};
 use crate::compaction::{
-    Job, JobInput, JobKind, JobReason, LevelTargets, RestGoal, RetiredIndexes, RunningJobs,
+    ATTEMPTS_MAX, Job, JobInput, JobKind, JobReason, LevelTargets, RestGoal, RetiredIndexes,
+    RunningJobs,
 };
 use crate::version::Version;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 
 const LAST: u8 = 6;
 
@@ -58,6 +62,7 @@ fn files_near_running_jobs_are_left_out() {
     let job = |inputs| Job {
         inputs,
         output_level: LAST,
+        output_run: 0,
         kind: JobKind::Compact,
         reason: JobReason::Size,
     };
@@ -84,6 +89,52 @@ fn files_near_running_jobs_are_left_out() {
     });
     assert_eq!(found, right);
     assert_eq!(found.len(), 200 - 10 - 10 - 10);
+}
+
+/// The cheapest files, with all of which jobs were given up, do not hide the others.
+#[test]
+fn files_of_jobs_given_up_are_no_candidates() {
+    let version = two_levels(200);
+    let targets = LevelTargets::of(&version, 1);
+    let mut running = RunningJobs::default();
+    let sink = |p: &PickerContext<'_>| p.sink(&targets, 5, JobReason::Idle, Wanted::All);
+    let error = Error::new(ErrorKind::Io { os_errno: 5 }, "no output");
+    let mut seen = std::collections::HashSet::new();
+    for _ in 0..20 {
+        let job = with(&version, &running, sink).expect("a job");
+        let upper = job.files().filter(|(level, _)| *level == 5);
+        upper.for_each(|(_, file)| assert!(seen.insert(file.file_id)));
+        (0..ATTEMPTS_MAX).for_each(|_| assert!(running.failed(&job, &error) > 0));
+    }
+    assert!(seen.len() > COMPARED);
+}
+
+/// Compares with a look at each position.
+#[test]
+fn parts_in_quarantine_are_cut_out() {
+    let mut random = StdRng::seed_from_u64(7);
+    for _ in 0..2000 {
+        let mut ranges = |gap: usize| {
+            let (mut at, mut all) = (0, Vec::new());
+            for _ in 0..random.random_range(0..6) {
+                let from = at + random.random_range(0..gap);
+                at = from + random.random_range(0..6);
+                all.push(from..at);
+            }
+            all
+        };
+        let (free, busy) = (ranges(4), ranges(7));
+        let is_busy = |at: &usize| busy.iter().any(|range| range.contains(at));
+        let right: Vec<_> = free
+            .iter()
+            .cloned()
+            .flatten()
+            .filter(|at| !is_busy(at))
+            .collect();
+        let left = without(free, busy.iter().cloned());
+        assert!(left.iter().all(|part| !part.is_empty()));
+        assert_eq!(left.into_iter().flatten().collect::<Vec<_>>(), right);
+    }
 }
 
 /// Files of a dropped index are found by going from index to file and back.

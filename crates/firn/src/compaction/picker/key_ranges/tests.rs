@@ -133,3 +133,37 @@ fn a_wanted_file_is_found_behind_cheaper_ones() {
         assert!(work.files < 500, "{work:?}");
     });
 }
+
+/// The work on a range ends although damage keeps files where they are.
+#[test]
+fn files_that_damage_keeps_are_not_restless() {
+    let mut version = version_of(&[
+        (0, 3, 1, 0, 9, 10),
+        (0, 2, 2, 5, 15, 10),
+        (0, 1, 3, 100, 110, 10),
+        (5, 0, 4, 20, 29, 10),
+        (5, 0, 5, 40, 49, 10),
+        (6, 0, 6, 25, 35, 10),
+    ]);
+    let order = RestOrder {
+        ranges: vec![range(0, 200)],
+        until: 100,
+    };
+    for id in [2, 6] {
+        let (level, file) = version.files().find(|(_, f)| f.file_id == id).unwrap();
+        let damaged = crate::version::DamagedFile {
+            level,
+            meta: std::sync::Arc::clone(file.meta()),
+            error: crate::base::Error::corruption("file", 0, "damaged"),
+            unreadable: false,
+        };
+        version = version.with_quarantine(damaged).unwrap();
+    }
+    let left = with(&version, |p| restless_files(p, &order));
+    assert_eq!((left.files, left.bytes), (2, 20), "files 3 and 5");
+    let over = RestOrder {
+        ranges: vec![range(0, 39)],
+        ..order
+    };
+    assert!(with(&version, |p| is_at_rest(p, &over)));
+}

@@ -313,7 +313,6 @@ fn the_rule_is_this_table() {
             },
             stop(L0),
         ),
-        // Of two stops, the flush comes first: damage found by compactions does not end that wait.
         (
             StallInput {
                 l0_runs: 36,

@@ -1,8 +1,9 @@
 //! Groups of L0 files that overlap each other in chains.
 
+use super::running_jobs::JobInput;
 use crate::base::key_range::KeyRange;
-use crate::compaction::running_jobs::JobInput;
 use crate::version::{FileHandle, FileMeta, TOMBSTONE_SHARE, share_over};
+use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -98,6 +99,24 @@ impl<'a> L0Overlap<'a> {
         }
     }
 
+    /// Divides `files`, of which those of each run share no key, into groups, ascending by key.
+    /// Files that overlap are in the same group, and so are files that other files connect in a
+    /// chain of overlaps.
+    pub(super) fn chains(mut files: Vec<FileInRun<'a>>) -> Vec<Self> {
+        files.sort_by(|a, b| a.1.smallest.cmp(&b.1.smallest));
+        let mut groups: Vec<(KeyRange, Vec<FileInRun<'a>>)> = Vec::new();
+        for (run, file) in files {
+            match groups.last_mut() {
+                Some((range, of)) if file.smallest <= range.largest => {
+                    range.extend(&file.range());
+                    of.push((run, file));
+                }
+                _ => groups.push((file.range(), vec![(run, file)])),
+            }
+        }
+        groups.into_iter().map(|(_, of)| Self::of(of)).collect()
+    }
+
     /// All files of the overlap group, each with the position of its run, newest run first.
     pub(super) fn files(&self) -> impl Iterator<Item = FileInRun<'a>> {
         let slices = self.slices.iter();
@@ -109,6 +128,21 @@ impl<'a> L0Overlap<'a> {
         let mut files = self.files();
         let first = files.next()?;
         files.next().is_none().then_some(first.1)
+    }
+
+    /// The position of the oldest run that has files in the group.
+    pub(super) fn oldest(&self) -> usize {
+        self.slices.last().map_or(0, |slice| slice.run)
+    }
+
+    /// The position of the newest run that has files in the group.
+    pub(super) fn newest(&self) -> usize {
+        self.slices[0].run
+    }
+
+    /// Number of runs that have files in the group.
+    pub(super) fn runs(&self) -> usize {
+        self.slices.len()
     }
 
     /// Whether the group has files of the run at position `run`.
@@ -199,6 +233,43 @@ impl<'a> L0Overlap<'a> {
         part
     }
 
+    /// The smallest part of the group that has `file` and that may be merged into the newest of its
+    /// runs: the file, and for each file of the part all newer ones that overlap it, because no
+    /// older version of a key may rise above a newer one. Older files may stay.
+    pub(super) fn part_above(&self, (run, file): FileInRun<'_>) -> L0Selection {
+        let (mut smallest, mut largest) = (file.smallest.as_slice(), file.largest.as_slice());
+        let mut part = L0Selection {
+            files: Vec::new(),
+            size: 0,
+        };
+        for (at, slice) in self.slices.iter().enumerate().rev() {
+            if slice.run > run {
+                continue;
+            }
+            let over = slice.over(smallest, largest);
+            if let [first, .., last] | [first @ last] = &slice.files[over.clone()] {
+                smallest = smallest.min(&first.smallest);
+                largest = largest.max(&last.largest);
+                part.size += slice.sums[over.end] - slice.sums[over.start];
+                part.files.push((at, over));
+            }
+        }
+        part
+    }
+
+    /// The parts of at least `due` runs that may be merged into the newest of their runs
+    /// ([`Self::part_above`]), the best first: those of at most `room` bytes, most runs first, and
+    /// then the larger ones, smallest first.
+    pub(super) fn rising_parts(&self, room: u64, due: usize) -> Vec<L0Selection> {
+        let parts = self.files().map(|file| self.part_above(file));
+        let mut parts: Vec<L0Selection> = parts.filter(|part| part.runs() >= due).collect();
+        parts.sort_by_key(|part| {
+            let too_large = Some(part.size).filter(|size| *size > room);
+            (too_large, Reverse(part.runs()), part.size)
+        });
+        parts
+    }
+
     /// The files of `part` as a group of their own.
     pub(super) fn take(&self, part: &L0Selection) -> Self {
         let files = part.files.iter().flat_map(|(at, over)| {
@@ -210,7 +281,7 @@ impl<'a> L0Overlap<'a> {
 }
 
 /// The largest number of files that share a key.
-fn depth<'a>(files: impl Iterator<Item = &'a FileMeta>) -> usize {
+pub(super) fn depth<'a>(files: impl Iterator<Item = &'a FileMeta>) -> usize {
     // At equal keys, sort begins of files (`false`) before ends (`true`), because a file that ends
     // at the first key of another one overlaps it.
     let mut edges: Vec<(&[u8], bool)> = files
