@@ -30,6 +30,7 @@ pub mod value;
 pub mod varint;
 pub mod wall_clock;
 pub mod work_count;
+mod zeroed_bytes;
 pub mod zstd_memory;
 
 pub use counter::{CounterChanges, CounterValue};

@@ -1,5 +1,7 @@
 //! Holds decoded blobs while the record buffer points to them.
 
+use super::zeroed_bytes::ZeroedBytes;
+
 /// An arena for the blobs of the last decoded rows.
 ///
 /// Bytes keep their address until [`BlobBuf::clear`]: if a chunk is full, the arena adds another
@@ -12,11 +14,11 @@ pub struct BlobBuf {
     begun: usize,
 }
 
-/// The first bytes of a value, followed by zeros. The zeros take no memory: they come from the
-/// system as zeroed pages that are never written.
+/// The first bytes of a value, followed by zeros. The zeros of a long value take no memory: they
+/// are pages that are never written.
 #[derive(Debug, Default)]
 struct Beginning {
-    bytes: Vec<u8>,
+    bytes: ZeroedBytes,
     /// Number of bytes at the start that may differ from zero; all bytes behind them are zeros.
     written: usize,
 }
@@ -78,8 +80,8 @@ impl BlobBuf {
         if bytes.len() < len {
             let size = len.max((2 * bytes.len()).min(DOUBLED_MAX));
             // Free the old buffer first.
-            *bytes = Vec::new();
-            *bytes = vec![0; size];
+            *bytes = ZeroedBytes::default();
+            *bytes = ZeroedBytes::new(size);
         } else if prefix.len() < *written {
             bytes[prefix.len()..*written].fill(0);
         }
