@@ -184,7 +184,11 @@ def test_random_statements_agree_with_innodb(server: Server, database: str, seed
 
 
 def _change(rng: Random, connections: dict[str, pymysql.Connection[Any]]) -> None:
-    """Changes rows of both tables, within a transaction that stays open every other time."""
+    """Changes rows of both tables, within a transaction that stays open every other time.
+
+    No change touches the virtual column: InnoDB's index on it then gives other rows than InnoDB's
+    table, as a scan of the table shows.
+    """
     begin = rng.choice(["COMMIT", "BEGIN"])
     cursors = {name: each.cursor() for name, each in connections.items()}
     for cursor in cursors.values():
@@ -194,7 +198,7 @@ def _change(rng: Random, connections: dict[str, pymysql.Connection[Any]]) -> Non
         change = rng.choice(
             [
                 f"UPDATE # SET t = '{text}' WHERE id = {ident}",
-                f"UPDATE # SET a = a + 1, u = '{text}' WHERE id = {ident}",
+                f"UPDATE # SET c = c + 1, u = '{text}' WHERE id = {ident}",
                 f"DELETE FROM # WHERE id = {ident}",
                 f"UPDATE # SET n = NULL, wide = REPEAT('{text}', 9) WHERE id = {ident}",
             ]
