@@ -104,12 +104,22 @@ const STEPS: u64 = 64;
 /// Memory that is not counted takes at most 1/2 of the limit from the parts. With more the caches
 /// would be too small to work, and what takes the memory would take it all the same.
 const UNCOUNTED_SHARE_MAX: u64 = 2;
+/// Of a limit beyond `SLACK_FROM`, uncounted memory may take 1/10 without taking it from the parts:
+/// all parts are seldom full at once, and the resident memory may exceed the limit by a tenth and
+/// 32 MiB. Small limits have no slack, because the memory of sessions does not shrink with them.
+const SLACK_SHARE: u64 = 10;
+const SLACK_FROM: u64 = 64 << 20;
 /// The division allows for uncounted memory in steps of 1/32 of the limit.
 const UNCOUNTED_STEPS: u64 = 32;
 
 /// Memory that a memtable frozen at `size` takes from the allocator, bytes.
 fn footprint(size: u64) -> u64 {
     size + size.min(MEMTABLE_CHUNK) + size / FILTER_SHARE
+}
+
+/// Uncounted memory that the division of `limit` does not allow for, bytes.
+fn slack(limit: u64) -> u64 {
+    limit.saturating_sub(SLACK_FROM) / SLACK_SHARE
 }
 
 fn split(limit: u64, demand: MemoryDemand) -> MemorySplit {
@@ -151,10 +161,10 @@ fn split(limit: u64, demand: MemoryDemand) -> MemorySplit {
 ///
 /// The allocator knows what the engine does not count: stacks of structures, log buffers, running
 /// compactions, blocks that readers hold after their eviction, row locks, gaps between allocations.
-/// The memory that it has in use beyond the counted parts comes out of the caches' room, at most
-/// half of the limit. The pages that it keeps unused do not count, because a cache that shrinks
-/// leaves such pages, and would then shrink again because of them; instead they go back to the
-/// system when the resident memory exceeds the limit.
+/// The memory that it has in use beyond the counted parts and a slack comes out of the caches'
+/// room, at most half of the limit. The pages that it keeps unused do not count, because a cache
+/// that shrinks leaves such pages, and would then shrink again because of them; instead they go
+/// back to the system when the resident memory exceeds the limit.
 ///
 /// Lock: `current` is held while a division is computed and applied, outside the locks of the
 /// caches.
@@ -172,7 +182,8 @@ pub(in crate::db) struct MemoryArbiter {
     row_cache_size: AtomicU64,
     allocator: AllocatorWatch,
     current: Mutex<CurrentSplit>,
-    /// Uncounted memory that the division in force allows for, at most half of the limit, bytes.
+    /// Uncounted memory beyond the slack that the division in force allows for, at most half of the
+    /// limit, bytes.
     /// Writers read it without waiting for a division.
     uncounted: AtomicU64,
     /// Memory of the memtables of all ephemeral databases whose host database is this one; it
@@ -298,7 +309,8 @@ impl MemoryArbiter {
                 (sizes, 0)
             }
             limit => {
-                let uncounted = current.uncounted.bytes().min(limit / UNCOUNTED_SHARE_MAX);
+                let beyond_slack = current.uncounted.bytes().saturating_sub(slack(limit));
+                let uncounted = beyond_slack.min(limit / UNCOUNTED_SHARE_MAX);
                 let demand = self.demand(super_version, uncounted);
                 (split(limit, demand), uncounted)
             }
