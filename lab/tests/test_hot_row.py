@@ -29,7 +29,7 @@ def test_a_statement_is_one_packet() -> None:
 def test_replies() -> None:
     assert reply_error(OK) == 0
     assert reply_error(ERROR) == TIMED_OUT
-    # What follows the first packet is left alone: a killed connection is told so, too.
+    # The rest after the first packet is left alone: a killed connection is told so, too.
     assert reply_error(ERROR + ERROR) == TIMED_OUT
     for packet in (OK, ERROR):
         for length in range(len(packet)):

@@ -46,7 +46,7 @@ const PATIENCE_US: u64 = 1_000_000;
 /// itself, and the runs above it, whose sizes grow by a factor.
 const RUNS_OVER_DAMAGE: usize = 9;
 
-/// What the runs have met.
+/// Counts of the damage that the runs have met.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DamageStats {
     /// Damaged files of L0, of the levels between, and of the last level.

@@ -90,8 +90,8 @@ impl<'a> StoredBlock<'a> {
         }
     }
 
-    /// What the properties of the block's file say about its recipe. A file has at most one recipe
-    /// with each dictionary, and one without.
+    /// The recipe of the block in the properties of its file. A file has at most one recipe with
+    /// each dictionary, and one without.
     fn stored_recipe(&self) -> Option<&StoredRecipe> {
         let id = self.header.dictionary.unwrap_or(0);
         let mut stored = self.reader.properties().recipes.iter();

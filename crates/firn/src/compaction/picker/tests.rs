@@ -466,7 +466,7 @@ fn a_level_gives_all_but_what_lies_over_damage() {
     c.rest = RestGoal::Complete;
     c.damage(3);
     assert_eq!(c.picked(), (JobKind::Compact, 6, vec![2, 5]));
-    // What is left over its target lies over damage, so nothing is due.
+    // The level is over its target only by files over damage, so nothing is due.
     let mut c = case(&files);
     c.damage(4);
     c.damage(5);

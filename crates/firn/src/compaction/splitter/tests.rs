@@ -30,8 +30,8 @@ fn without_boundaries_files_have_the_target_size() {
     assert_eq!(files(100, &[], &one_index(35)), [100, 100, 100, 50]);
 }
 
-/// Whatever the number of bytes, and even if they were foretold a tenth too high or too low, no
-/// file is much smaller than the others.
+/// No file is much smaller than the others, for any number of bytes, and even if they were foretold
+/// a tenth too high or too low.
 #[test]
 fn the_last_file_is_as_large_as_the_others() {
     for entries in 1..400_u32 {

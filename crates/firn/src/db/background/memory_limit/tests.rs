@@ -97,3 +97,14 @@ fn uncounted_memory_takes_room_from_the_caches() {
     assert!(caches(32 * MIB) <= caches(0) - 24 * MIB);
     assert!(caches(limit / 2) > limit / 4);
 }
+
+/// The slack never uses up what the resident memory may exceed the limit by, a tenth and 32 MiB.
+#[test]
+fn large_limits_have_a_slack() {
+    const MIB: u64 = 1 << 20;
+    assert_eq!([0, 32 * MIB, 64 * MIB].map(slack), [0; 3]);
+    assert_eq!(slack(704 * MIB), 64 * MIB);
+    for limit in [65, 256, 512, 4096, 1 << 20].map(|mib| mib * MIB) {
+        assert!(slack(limit) > 0 && slack(limit) < limit / 10);
+    }
+}
