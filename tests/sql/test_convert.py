@@ -177,6 +177,17 @@ def test_a_killed_conversion_goes_on(shop: Server, killed_after: float) -> None:
     assert dump(shop) == before
 
 
+def test_one_conversion_works_at_a_time(shop: Server) -> None:
+    with shop.connect() as other, other.cursor() as cursor:
+        cursor.execute("SELECT GET_LOCK('firn convert', 0)")
+        report = convert(shop, "--lock-wait", "0", code=3)
+        assert f"connection {other.thread_id()} " in report["error"]
+        assert firn("convert", "shop", "-S", shop.socket, "-u", "root", "--dry-run")["converted"]
+        assert set(engines(shop).values()) == {"innodb", "myisam"}
+    convert(shop)
+    expect_moved(shop, "firn")
+
+
 def test_a_failed_table_does_not_stop_the_others(shop: Server) -> None:
     with shop.connect() as blocker, blocker.cursor() as cursor:
         cursor.execute("BEGIN")

@@ -1,9 +1,21 @@
 //! The session in which a conversion works. The client program ends with the first error of the
 //! server, so the next statement opens a new session.
+//!
+//! A session that changes tables holds an advisory lock of the server. If a conversion is killed,
+//! the server still carries out its last statement, and `information_schema` lacks a table while
+//! the server renames it: a plan that was made then would be wrong. The server releases the lock
+//! when that session ends.
 
 use crate::args::Convert;
 use crate::server::Server;
-use firn::base::Result;
+use firn::base::{Error, ErrorKind, Result};
+
+/// The name of the advisory lock.
+const LOCK: &str = "firn convert";
+
+/// The shortest wait for the lock. The holder may be the previous session of this conversion, whose
+/// end the server notices soon, but not at once.
+const LOCK_SECONDS_MIN: u32 = 5;
 
 /// A connection that survives errors of statements.
 pub struct Client<'a> {
@@ -12,10 +24,12 @@ pub struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    /// Connects.
+    /// Connects. Unless nothing is to be changed, waits until no other conversion works on the
+    /// server.
     ///
     /// # Errors
-    /// Those of [`Server::connect`].
+    /// Those of [`Server::connect`]; `Busy` if another conversion works on the server for longer
+    /// than the wait for locks.
     pub fn new(args: &'a Convert) -> Result<Self> {
         let mut client = Self { args, server: None };
         client.server()?;
@@ -46,8 +60,24 @@ impl<'a> Client<'a> {
             if self.args.local {
                 server.ask("SET SESSION sql_log_bin = 0")?;
             }
+            if !self.args.dry_run {
+                lock(&mut server, wait.max(LOCK_SECONDS_MIN))?;
+            }
             self.server = Some(server);
         }
         Ok(self.server.as_mut().expect("it was just made"))
     }
+}
+
+/// Waits until no other session works on a conversion, for `seconds_max` at most.
+fn lock(server: &mut Server, seconds_max: u32) -> Result<()> {
+    if server.ask(&format!("SELECT GET_LOCK('{LOCK}', {seconds_max})"))? == [["1"]] {
+        return Ok(());
+    }
+    let holder = server.ask(&format!("SELECT IS_USED_LOCK('{LOCK}')"))?;
+    let holder = holder.into_iter().flatten().next().unwrap_or_default();
+    let message = format!(
+        "connection {holder} of the server still works on a conversion; run again when it is done"
+    );
+    Err(Error::new(ErrorKind::Busy, message))
 }
