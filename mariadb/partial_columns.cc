@@ -20,8 +20,8 @@
 
 #include <new>
 
-/* The server exports it to engines; no header declares it. */
-unsigned long long thd_query_id(const MYSQL_THD thd);
+/* The server exports it to engines. */
+extern "C" unsigned long long thd_query_id(const MYSQL_THD thd);
 
 namespace {
 
@@ -111,7 +111,9 @@ bool ha_firn::may_read_partial_columns() const {
 
 /*
   The columns that the text of the running statement uses in part. A statement may aim the cursor
-  for each row of another table, so the text is parsed once: nobody else has the statement's number.
+  for each row of another table, so the text is parsed once. The statement's number stands for its
+  text: the server numbers each statement that it parses for the LEX of THD, each one of a packet
+  too, and statements with another LEX never come here (was_parsed_for_this_execution).
 */
 const std::vector<firn_partial_column>& ha_firn::parts_in_text() {
   THD* thd = ha_thd();
@@ -148,6 +150,12 @@ const std::vector<firn_partial_column>& ha_firn::parts_in_text() {
 
 void ha_firn::choose_partial_columns(std::vector<firn_partial_column>* parts) {
   if (!m_has_large_columns) return;
-  choose_unread(parts);
-  if (may_read_partial_columns()) parts->insert(parts->end(), parts_in_text().begin(), parts_in_text().end());
+  try {
+    choose_unread(parts);
+    if (!may_read_partial_columns()) return;
+    const std::vector<firn_partial_column>& in_text = parts_in_text();
+    parts->insert(parts->end(), in_text.begin(), in_text.end());
+  } catch (const std::bad_alloc&) {
+    parts->clear();
+  }
 }

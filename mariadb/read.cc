@@ -19,8 +19,9 @@ int ha_firn::index_end() {
 
 /*
   Whether the lookup finds one row at most: it has all parts of a unique key, and none is NULL. A
-  key image has a byte before each part that can be NULL. The hashes of a long UNIQUE are not
-  unique, although the server calls their index so.
+  key image has a byte before each part that can be NULL. The server never extends a unique key by
+  the primary key, so the image has no further parts. An index of hashes (long UNIQUE) is excluded:
+  two values may have one hash.
 */
 bool ha_firn::is_unique_lookup(const KEY* key_info, const uchar* key, key_part_map parts) const {
   const key_part_map all = (key_part_map(1) << key_info->user_defined_key_parts) - 1;

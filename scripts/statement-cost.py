@@ -22,6 +22,7 @@ from pathlib import Path
 import pymysql
 
 ENGINES = ("firn", "innodb")
+FLUSH_SETTINGS = ("innodb_flush_log_at_trx_commit", "firn_flush_log_at_trx_commit")
 TABLES = {
     "item": "i_id INT PRIMARY KEY, i_name VARCHAR(24) NOT NULL, i_price DECIMAL(5,2) NOT NULL",
     "account": "id INT PRIMARY KEY, email INT NOT NULL, phone INT, v INT, note TEXT, "
@@ -69,6 +70,10 @@ def works(seed: int) -> dict[str, Callable[[], list[str]]]:
 
     def in_district(table: str) -> str:
         return f"{table}_w_id = 1 AND {table}_d_id = {up_to(10)}"
+
+    def hundred(column: str) -> str:
+        first = up_to(4900)
+        return f"{column} BETWEEN {first} AND {first + 99}"
 
     def single(statement: Callable[[], str]) -> Callable[[], list[str]]:
         return lambda: [statement()]
@@ -163,12 +168,12 @@ def works(seed: int) -> dict[str, Callable[[], list[str]]]:
         "delivery": delivery,
         "stock_level": single(stock_level),
         "point": single(lambda: f"SELECT i_name FROM item WHERE i_id = {up_to(2000)}"),
-        "range": single(lambda: f"SELECT v FROM account WHERE id BETWEEN {up_to(4900)} AND 5000 LIMIT 100"),
+        "range": single(lambda: f"SELECT v FROM account WHERE {hundred('id')}"),
         "unique": single(lambda: f"SELECT v FROM account WHERE email = {3 * up_to(5000)}"),
         "nullable_unique": single(lambda: f"SELECT v FROM account WHERE phone = {3 * up_to(5000)}"),
         "nullable_join": single(
-            lambda: "SELECT SUM(b.v) FROM account a, account b WHERE b.phone = a.email "
-            f"AND a.id BETWEEN {up_to(4900)} AND 5000 AND a.id < 100"
+            lambda: "SELECT SUM(b.v) FROM account a STRAIGHT_JOIN account b FORCE INDEX (phone) "
+            f"ON b.phone = a.email WHERE {hundred('a.id')}"
         ),
         "large_column": single(lambda: f"SELECT note FROM account WHERE id = {up_to(5000)}"),
         "large_correlated": single(
@@ -202,8 +207,9 @@ class Connection:
         return int(self._schedstat.read_text().split()[0]) / 1000
 
     def load(self) -> None:
-        for setting in ("innodb_flush_log_at_trx_commit", "firn_flush_log_at_trx_commit"):
-            self.run(f"SET GLOBAL {setting} = 2")
+        self._before = {name: self.run(f"SELECT @@GLOBAL.{name}")[0][0] for name in FLUSH_SETTINGS}
+        for name in FLUSH_SETTINGS:
+            self.run(f"SET GLOBAL {name} = 2")
         self.run("SET max_recursive_iterations = 1000000")
         for engine in ENGINES:
             self.run(f"CREATE OR REPLACE DATABASE cost_{engine}")
@@ -217,6 +223,13 @@ class Connection:
                 )
                 self.run(f"OPTIMIZE TABLE {table}")
                 self.run(f"ANALYZE TABLE {table}")
+
+    def clean(self) -> None:
+        """Leaves the server as it was."""
+        for engine in ENGINES:
+            self.run(f"DROP DATABASE IF EXISTS cost_{engine}")
+        for name, value in self._before.items():
+            self.run(f"SET GLOBAL {name} = {value}")
 
     def warm(self, engine: str, work: Callable[[], list[str]]) -> None:
         """Runs the work for a second, so that caches have what it reads."""
@@ -263,8 +276,11 @@ def main() -> None:
     given = parser.parse_args()
     connection = Connection(given.dir)
     connection.load()
-    for line in lines(connection, given.only.split(","), given.rounds, given.runs):
-        print(line, flush=True)
+    try:
+        for line in lines(connection, given.only.split(","), given.rounds, given.runs):
+            print(line, flush=True)
+    finally:
+        connection.clean()
 
 
 if __name__ == "__main__":

@@ -60,8 +60,8 @@ impl<'a> BlockInfo<'a> {
     }
 }
 
-/// The place of a key among the entries of a file.
-#[derive(Debug, Clone, Copy)]
+/// The place of a key among the entries of a file. It is of use only with this key and this file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyPlace {
     /// The block in which the key lies, or before which it lies. `None` if the key lies behind all
     /// keys of the file.
@@ -476,6 +476,7 @@ impl SstReader {
     }
 
     fn rank_in(&self, block: &Block, place: &KeyPlace, at: Handle, key: &[u8]) -> Result<u64> {
+        debug_assert!(self.locate(key).map_or(true, |own| own == *place));
         let inside = block.rank(key).map_err(|damage| self.damaged(damage, at))?;
         Ok(place.before + u64::from(inside))
     }

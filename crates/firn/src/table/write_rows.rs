@@ -62,8 +62,9 @@ impl Table {
         if txn.hides(row_key)? {
             return Ok(true);
         }
-        // The row is locked, so the newest super version has all commits of the row. Memtables
-        // tell most times that none of them is newer than the snapshot, and no file is read.
+        // The row is locked, so a super version that is pinned now has all commits of the row.
+        // Its memtables have all of them that are newer than the snapshot, unless one of these
+        // memtables has been flushed. So in most cases no file is searched.
         let super_versions = &txn.context().super_versions;
         let newer = super_versions.with_latest(|super_version, latest| {
             if !read::changed_since(super_version, row_key, snapshot, latest) {

@@ -5,6 +5,7 @@ mod gaps;
 mod keyless_scans;
 mod lock_key_prefix;
 mod locking;
+mod newer_than_snapshot;
 mod unique_locks;
 
 use crate::schema::{column, int_index, open_or_create};

@@ -259,6 +259,9 @@ impl<'a> RangeSources<'a> {
             }
             let found = MemtableInRange::of(memtable, counts, self.range, others);
             others += found.entries;
+            // The bound is 0 only if the entries were counted and there are none, so the memtable
+            // need not be read.
+            debug_assert!(found.most > 0 || found.entries == 0);
             if found.most > 0 {
                 self.memtables.push(found);
             }
