@@ -188,7 +188,8 @@ class ha_firn final : public handler {
   bool has_large_column() const;
   bool may_leave_unread() const;
   void choose_unread(std::vector<firn_partial_column>* parts) const;
-  void choose_partial_columns(std::vector<firn_partial_column>* parts) const;
+  const std::vector<firn_partial_column>& parts_in_text();
+  void choose_partial_columns(std::vector<firn_partial_column>* parts);
   bool may_read_partial_columns() const;
   bool wants_large_column() const;
   bool reads_entries_only() const;
@@ -196,7 +197,7 @@ class ha_firn final : public handler {
   /* Continues a scan whose cursor was parked between two calls, as HANDLER … READ NEXT does. */
   int resume_scan();
   void clear_bound();
-  bool is_unique_lookup(const KEY* key_info, key_part_map parts) const;
+  bool is_unique_lookup(const KEY* key_info, const uchar* key, key_part_map parts) const;
   int read_status(firn_status status) { return likely(status == FIRN_OK) ? 0 : firn_error(status); }
   int firn_error(firn_status status);
   void estimate_rows_per_key();
@@ -261,6 +262,9 @@ class ha_firn final : public handler {
   bool m_columns_whole = false;
   bool m_columns_keyread = false;
   std::vector<firn_partial_column> m_parts;
+  /* The number of the statement whose text was parsed last, and the parts that it uses. */
+  uint64_t m_text_query = UINT64_MAX;
+  std::vector<firn_partial_column> m_text_parts;
   uchar* m_columns = nullptr;
   uint m_columns_bytes = 0;
 

@@ -20,6 +20,9 @@
 
 #include <new>
 
+/* The server exports it to engines. */
+extern "C" unsigned long long thd_query_id(const MYSQL_THD thd);
+
 namespace {
 
 /*
@@ -106,14 +109,23 @@ bool ha_firn::may_read_partial_columns() const {
          !(thd->variables.sql_mode & MODE_ORACLE) && is_ascii_based(thd->charset()) && wants_large_column();
 }
 
-void ha_firn::choose_partial_columns(std::vector<firn_partial_column>* parts) const {
-  if (!m_has_large_columns) return;
-  choose_unread(parts);
-  if (!may_read_partial_columns()) return;
+/*
+  The columns that the text of the running statement uses in part. A statement may aim the cursor
+  for each row of another table, so the text is parsed once. The statement's number stands for its
+  text: the server numbers each statement that it parses for the LEX of THD, each one of a packet
+  too, and statements with another LEX never come here (was_parsed_for_this_execution).
+*/
+const std::vector<firn_partial_column>& ha_firn::parts_in_text() {
   THD* thd = ha_thd();
+  const uint64_t query = thd_query_id(thd);
+  if (m_text_query == query) return m_text_parts;
+  m_text_parts.clear();
+  m_text_query = query;
+  const LEX_STRING* query_string = thd_query_string(thd);
+  const std::string_view text = view(query_string->str, query_string->length);
+  if (!firn::may_use_parts(text)) return m_text_parts;
   char schema[firn::kSchemaNameSize], name[firn::kTableNameSize];
   firn::decode_table_name(firn::TableName(m_path).c_str(), schema, name);
-  const LEX_STRING* text = thd_query_string(thd);
   const LEX_CSTRING* current = thd_current_db(thd);
   try {
     firn::SelectedTable selected = {view(current->str, current->length), schema, name, {}};
@@ -121,15 +133,28 @@ void ha_firn::choose_partial_columns(std::vector<firn_partial_column>* parts) co
     for (uint i = 0; i < table_share->fields; i++)
       selected.columns[i].name = view(table->field[i]->field_name.str, table->field[i]->field_name.length);
     const bool safe = has_no_ascii_within_characters(thd->charset());
-    if (!firn::parse_select(view(text->str, text->length), safe, &selected)) return;
+    if (!firn::parse_select(text, safe, &selected)) return m_text_parts;
     for (uint i = 0; i < table_share->fields; i++) {
       const firn::ColumnNeed& need = selected.columns[i];
       const Field* field = table->field[i];
       if (!need.in_part() || !is_large(field)) continue;
       /* One character more, because the last one may be cut. */
       const uint64_t prefix = need.chars ? (need.chars + 1) * field->charset()->mbmaxlen : 0;
-      parts->push_back({i, prefix, need.length});
+      m_text_parts.push_back({i, prefix, need.length});
     }
+  } catch (const std::bad_alloc&) {
+    m_text_parts.clear();
+  }
+  return m_text_parts;
+}
+
+void ha_firn::choose_partial_columns(std::vector<firn_partial_column>* parts) {
+  if (!m_has_large_columns) return;
+  try {
+    choose_unread(parts);
+    if (!may_read_partial_columns()) return;
+    const std::vector<firn_partial_column>& in_text = parts_in_text();
+    parts->insert(parts->end(), in_text.begin(), in_text.end());
   } catch (const std::bad_alloc&) {
     parts->clear();
   }

@@ -18,11 +18,21 @@ int ha_firn::index_end() {
 }
 
 /*
-  Whether the lookup finds one row at most: it has all parts of a unique key that cannot hold NULL.
+  Whether the lookup finds one row at most: it has all parts of a unique key, and none is NULL. A
+  key image has a byte before each part that can be NULL. The server never extends a unique key by
+  the primary key, so the image has no further parts. An index of hashes (long UNIQUE) is excluded:
+  two values may have one hash.
 */
-bool ha_firn::is_unique_lookup(const KEY* key_info, key_part_map parts) const {
+bool ha_firn::is_unique_lookup(const KEY* key_info, const uchar* key, key_part_map parts) const {
   const key_part_map all = (key_part_map(1) << key_info->user_defined_key_parts) - 1;
-  return (key_info->flags & (HA_NOSAME | HA_NULL_PART_KEY)) == HA_NOSAME && (parts & all) == all;
+  if (!(key_info->flags & HA_NOSAME) || (parts & all) != all) return false;
+  if (unlikely(key_info->algorithm == HA_KEY_ALG_LONG_HASH)) return false;
+  if (likely(!(key_info->flags & HA_NULL_PART_KEY))) return true;
+  for (uint part = 0; part < key_info->user_defined_key_parts; part++) {
+    if (key_info->key_part[part].null_bit && *key) return false;
+    key += key_info->key_part[part].store_length;
+  }
+  return true;
 }
 
 int ha_firn::index_read_map(uchar* buf, const uchar* key, key_part_map parts, enum ha_rkey_function flag) {
@@ -33,7 +43,7 @@ int ha_firn::index_read_map(uchar* buf, const uchar* key, key_part_map parts, en
   m_row_id_is_of_cursor = true;
   if (!key) return read_status(firn_cursor_first(m_cursor, buf));
   const KEY* key_info = table->key_info + active_index;
-  if (flag == HA_READ_KEY_EXACT && is_unique_lookup(key_info, parts)) {
+  if (flag == HA_READ_KEY_EXACT && is_unique_lookup(key_info, key, parts)) {
     const firn_status status = firn_cursor_get(m_cursor, key, key_info->key_length, buf);
     if (status == FIRN_OK) {
       memcpy(m_point_key, key, key_info->key_length);
@@ -86,7 +96,7 @@ int ha_firn::index_read_idx_map(uchar* buf, uint index, const uchar* key, key_pa
   if (int error = aim(index)) return error;
   m_row_id_is_of_cursor = true;
   const KEY* key_info = table->key_info + index;
-  if (flag == HA_READ_KEY_EXACT && is_unique_lookup(key_info, parts))
+  if (flag == HA_READ_KEY_EXACT && key && is_unique_lookup(key_info, key, parts))
     return read_status(firn_cursor_get(m_cursor, key, key_info->key_length, buf));
   const uint length = key ? calculate_key_len(table, index, key, parts) : 0;
   return read_status(firn_cursor_seek(m_cursor, key, length, flag, buf));

@@ -386,6 +386,13 @@ class SelectParser {
 
 }  // namespace
 
+bool may_use_parts(std::string_view text) {
+  if (text.size() > kTextMax) return false;
+  for (size_t at = 0; at < text.size(); at++)
+    if (text[at] == '(' || (lower(text[at]) == 'i' && at + 1 < text.size() && lower(text[at + 1]) == 's')) return true;
+  return false;
+}
+
 bool parse_select(std::string_view text, bool multibyte_is_safe, SelectedTable* table) {
   std::vector<Token> tokens;
   if (text.size() > kTextMax || !split(text, multibyte_is_safe, &tokens)) return false;

@@ -47,6 +47,12 @@ struct SelectedTable {
 };
 
 /*
+  Whether `text` may use a column in part. If it has neither a parenthesis nor the letters "is", it
+  calls no function and has no IS NULL, and parse_select() would find nothing.
+*/
+bool may_use_parts(std::string_view text);
+
+/*
   Parses `text`, a statement that the server has accepted in a sql_mode other than ORACLE.
   `multibyte_is_safe`: in the text's character set, bytes below 0x80 are always ASCII characters,
   never parts of other characters. Returns false if anything is uncertain; `table->columns` is then

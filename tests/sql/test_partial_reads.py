@@ -335,6 +335,57 @@ def test_a_text_that_names_a_view_or_another_schema(server: Server, database: st
         server.query(f"DROP DATABASE {other}")
 
 
+@pytest.mark.parametrize("locked", [False, True])
+def test_each_statement_of_a_connection_has_its_own_needs(
+    server: Server, database: str, locked: bool
+) -> None:
+    """The handler stays the same, and remembers what the text of one statement needs."""
+    b = "x" * 50000
+    server.query(f"CREATE TABLE {database}.t (id INT PRIMARY KEY, b LONGTEXT) ENGINE={ENGINE}")
+    server.query(f"INSERT INTO {database}.t VALUES (1, %s), (2, %s)", (b, b))
+    multi = pymysql.constants.CLIENT.MULTI_STATEMENTS
+    with server.connect(database, client_flag=multi) as connection:
+        cursor = connection.cursor()
+        cursor.execute("CREATE PROCEDURE whole() SELECT b FROM t WHERE id = 1")
+        cursor.execute(
+            "CREATE FUNCTION digest(x INT) RETURNS CHAR(32) READS SQL DATA "
+            "RETURN (SELECT MD5(b) FROM t WHERE id = x)"
+        )
+        cursor.execute("SELECT MD5(%s)", (b,))
+        digest = cursor.fetchall()[0][0]
+        if locked:
+            cursor.execute("LOCK TABLES t READ")
+        length, whole, left = [((50000,),), ((b,),), (("xxx",),)]
+        select = "SELECT {} FROM t WHERE id = 1"
+        cursor.execute("PREPARE s FROM %s", (select.format("b"),))
+        packet = [("LENGTH(b)", length), ("b", whole), ("LEFT(b, 3)", left), ("b", whole)]
+        for _ in range(2):
+            cursor.execute("; ".join(select.format(what) for what, _ in packet))
+            for number, (_, answer) in enumerate(packet):
+                assert number == 0 or cursor.nextset()
+                assert cursor.fetchall() == answer
+            calls = ["EXECUTE s", f"EXECUTE IMMEDIATE '{select.format('b')}'"]
+            if not locked:
+                calls.append("CALL whole()")
+            for call in calls:
+                cursor.execute(select.format("LENGTH(b)"))
+                assert cursor.fetchall() == length
+                cursor.execute(call)
+                assert cursor.fetchall() == whole
+                while cursor.nextset():
+                    pass
+            if locked:
+                continue
+            for inner in ("digest(id)", "(SELECT MD5(b) FROM t k WHERE k.id = t.id)"):
+                cursor.execute(f"SELECT LENGTH(b), {inner} FROM t")
+                assert cursor.fetchall() == ((50000, digest), (50000, digest))
+        cursor.execute("UNLOCK TABLES")
+        cursor.execute("ALTER TABLE t ADD c LONGTEXT FIRST")
+        for what, answer in packet:
+            cursor.execute(select.format(what))
+            assert cursor.fetchall() == answer
+
+
 def _counters(server: Server) -> tuple[int, int]:
     rows = server.query("SHOW GLOBAL STATUS LIKE 'Firn_blob%'")
     values = {name: int(value) for name, value in rows}
@@ -347,6 +398,8 @@ READS = [
     ("SELECT id, OCTET_LENGTH(b) x, BIT_LENGTH(t) FROM t WHERE LENGTH(b) > 5 ORDER BY id", 0, 0),
     ("SELECT SUM(LENGTH(b)), COUNT(t), MAX(LENGTH(v)) FROM t", 0, 0),
     ("SELECT id FROM t WHERE b IS NOT NULL AND t IS NOT NULL", 0, 0),
+    ("SELECT id FROM t WHERE b iS nOt NuLl", 0, 0),
+    ("SELECT id FROM t WHERE b\nIS\tNOT NULL", 0, 0),
     ("SELECT LENGTH(t) FROM t WHERE id = 1", 0, 0),
     ("SELECT SUBSTRING(b, 1, 100) FROM t", 1, CHUNK + 12 * 8),
     ("SELECT LEFT(b, 100), LENGTH(b) FROM t q WHERE id = 1 LIMIT 1", 1, CHUNK + 12 * 8),

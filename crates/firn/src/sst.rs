@@ -46,7 +46,7 @@ pub use index_stats::IndexStats;
 pub use iter::SstIter;
 pub use options::{BlockLayout, Density, SstOptions};
 pub use properties::Properties;
-pub use reader::{BlockInfo, DataBlocks, OpenHints, SstReader};
+pub use reader::{BlockInfo, DataBlocks, KeyPlace, OpenHints, SstReader};
 pub use recipe_offers::RecipeOffers;
 pub use sst_salvage::{LostRange, Salvage, SalvageIter};
 pub use stored_block::StoredBlock;

@@ -84,7 +84,7 @@ pub fn estimate_rows(point: &ReadPoint, range: &ScanRange) -> Result<u64> {
     if let Some(rows) = bounds.close_enough(FACTOR_READ, EXACT_ROWS + 1) {
         return Ok(rows);
     }
-    let mut reading = SampleReader::new(point, range);
+    let mut reading = SampleReader::new(sources.scan(), range, point.seqno);
     if is_short(&sources) {
         let read = reading.read(&range.lower, None, READ_ENTRIES, 2 * READ_ENTRIES)?;
         if let SampleEnd::All(rows) = read {

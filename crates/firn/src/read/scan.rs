@@ -75,6 +75,12 @@ pub enum ScanSource {
 }
 
 impl ScanSource {
+    /// The files of `run`, for keys `lower ≤ key < upper`.
+    pub fn of_run(run: &Arc<Run>, lower: &[u8], upper: Option<&[u8]>) -> Self {
+        let files = RunFiles::new(Arc::clone(run), true);
+        Self::Run(ConcatIter::bounded(files, Some(lower), upper))
+    }
+
     /// Whether the source may have gained entries of commits after `seqno` since it was opened.
     pub fn grew_after(&self, seqno: Seqno) -> bool {
         match self {
@@ -151,12 +157,7 @@ pub fn push_sources(
     let bound = upper.map_or(Bound::Unbounded, Bound::Excluded);
     let push_run = |run: &Arc<Run>, sources: &mut Vec<ScanSource>| {
         if !run.overlapping(lower, bound).is_empty() {
-            let files = RunFiles::new(Arc::clone(run), true);
-            sources.push(ScanSource::Run(ConcatIter::bounded(
-                files,
-                Some(lower),
-                upper,
-            )));
+            sources.push(ScanSource::of_run(run, lower, upper));
         }
     };
     push_memtable(&super_version.active, sources);

@@ -60,6 +60,34 @@ impl<'a> BlockInfo<'a> {
     }
 }
 
+/// The place of a key among the entries of a file. It is of use only with this key and this file.
+#[derive(Debug, Clone, Copy)]
+pub struct KeyPlace {
+    /// The block in which the key lies, or before which it lies. `None` if the key lies behind all
+    /// keys of the file.
+    block: Option<Handle>,
+    /// Number of entries before the block.
+    before: u64,
+    /// Number of entries of the block.
+    within: u64,
+}
+
+impl KeyPlace {
+    fn behind(entries: u64) -> Self {
+        Self {
+            block: None,
+            before: entries,
+            within: 0,
+        }
+    }
+
+    /// Lower and upper bound of the number of entries whose user key lies before the key. They
+    /// differ by the number of entries of one block.
+    pub fn bounds(&self) -> (u64, u64) {
+        (self.before, self.before + self.within)
+    }
+}
+
 /// An open SST.
 ///
 /// While the file is open, its properties and its top index stay in memory. The index partitions,
@@ -393,37 +421,63 @@ impl SstReader {
         Ok(partition.may_contain(checksum::xxh3(user_key)))
     }
 
-    /// Lower and upper bound of the number of entries whose user key lies before `user_key`. They
-    /// differ by the number of entries of one block. Reads no data block.
+    /// The place of `user_key` among the entries, as exactly as the index knows it. Reads no data
+    /// block.
     ///
     /// # Errors
     /// Those of reading an index partition: `Corruption`, `Unsupported`, `Io`.
-    pub fn rank_bounds(&self, user_key: &[u8]) -> Result<(u64, u64)> {
+    pub fn locate(&self, user_key: &[u8]) -> Result<KeyPlace> {
         let Some(number) = self.index.partition_of(user_key) else {
-            return Ok((self.index.entries(), self.index.entries()));
+            return Ok(KeyPlace::behind(self.index.entries()));
         };
         let partition = self.partition(number, true)?;
         let at = partition.find(user_key);
-        let before = self.index.entries_before_partition(number) + partition.entries_before(at);
-        Ok((before, before + partition.block(at).stats.entries))
+        let block = partition.block(at);
+        Ok(KeyPlace {
+            block: Some(block.handle),
+            before: self.index.entries_before_partition(number) + partition.entries_before(at),
+            within: block.stats.entries,
+        })
     }
 
-    /// Number of entries whose user key lies before `user_key`, exactly. Reads one data block, or
-    /// none if the key lies behind all keys of the file.
+    /// Number of entries whose user key lies before `user_key`, exactly. `place` is the place of
+    /// the key. Reads one data block, or none if the key lies behind all keys of the file.
     ///
     /// # Errors
-    /// Those of reading an index partition and a data block: `Corruption`, `Unsupported`, `Io`.
-    pub fn rank(&self, user_key: &[u8]) -> Result<u64> {
-        let Some(number) = self.index.partition_of(user_key) else {
-            return Ok(self.index.entries());
+    /// Those of reading a data block: `Corruption`, `Unsupported`, `Io`.
+    pub fn rank(&self, place: &KeyPlace, user_key: &[u8]) -> Result<u64> {
+        match place.block {
+            None => Ok(place.before),
+            Some(handle) => self.rank_in(&*self.block(handle, true)?, place, handle, user_key),
+        }
+    }
+
+    /// Number of entries between two keys, `from` inclusive and `to` exclusive, each with its
+    /// place. Reads their data blocks; if both keys lie in one block, it is read once.
+    ///
+    /// # Errors
+    /// As for [`Self::rank`].
+    pub fn count_between(
+        &self,
+        (from_place, from): (&KeyPlace, &[u8]),
+        (to_place, to): (&KeyPlace, &[u8]),
+    ) -> Result<u64> {
+        let (first, end) = match (from_place.block, to_place.block) {
+            (Some(handle), Some(other)) if handle == other => {
+                let block = self.block(handle, true)?;
+                (
+                    self.rank_in(&block, from_place, handle, from)?,
+                    self.rank_in(&block, to_place, handle, to)?,
+                )
+            }
+            _ => (self.rank(from_place, from)?, self.rank(to_place, to)?),
         };
-        let partition = self.partition(number, true)?;
-        let at = partition.find(user_key);
-        let handle = partition.block(at).handle;
-        let inside = self.block(handle, true)?.rank(user_key);
-        let inside = inside.map_err(|damage| self.damaged(damage, handle))?;
-        let before = self.index.entries_before_partition(number) + partition.entries_before(at);
-        Ok(before + u64::from(inside))
+        Ok(end.saturating_sub(first))
+    }
+
+    fn rank_in(&self, block: &Block, place: &KeyPlace, at: Handle, key: &[u8]) -> Result<u64> {
+        let inside = block.rank(key).map_err(|damage| self.damaged(damage, at))?;
+        Ok(place.before + u64::from(inside))
     }
 
     /// The data blocks as the index describes them; no block is read.

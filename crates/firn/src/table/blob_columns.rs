@@ -263,9 +263,31 @@ impl ValueNeed {
     }
 }
 
+/// Number of plans that a reader keeps beside the one in use. A transaction reads a table by a few
+/// statements with different columns, again and again; making a plan costs more than decoding a
+/// row with it.
+const SPARE_PLANS: usize = 3;
+
+/// A plan with the columns that it decodes, as a bitmap; `None` for all columns.
+struct ColumnsPlan {
+    columns: Option<Vec<u8>>,
+    plan: DecodePlan,
+}
+
+impl ColumnsPlan {
+    fn new(format: &RowFormat, columns: Option<&[u8]>) -> Self {
+        Self {
+            columns: columns.map(<[u8]>::to_vec),
+            plan: format.plan(columns),
+        }
+    }
+}
+
 /// Decodes rows and reads their values that lie out of line.
 pub(super) struct RowReader {
-    plan: DecodePlan,
+    current: ColumnsPlan,
+    /// Plans for columns that were set before, the last used one at the end.
+    spare: Vec<ColumnsPlan>,
     /// Columns of which only a part of the value is read. All other columns are read whole.
     parts: Vec<WantedPart>,
     wanted: Vec<OutOfLineColumn>,
@@ -277,7 +299,8 @@ pub(super) struct RowReader {
 impl RowReader {
     pub(super) fn new(format: &RowFormat, columns: Option<&[u8]>) -> Self {
         Self {
-            plan: format.plan(columns),
+            current: ColumnsPlan::new(format, columns),
+            spare: Vec::new(),
             parts: Vec::new(),
             wanted: Vec::new(),
             scratch: BlobBuf::new(),
@@ -286,9 +309,23 @@ impl RowReader {
     }
 
     /// Makes later calls decode these columns. The bytes that the last decoded record points to
-    /// stay valid.
+    /// stay valid. `format` must be the same in all calls.
     pub(super) fn set_columns(&mut self, format: &RowFormat, columns: Option<&[u8]>) {
-        self.plan = format.plan(columns);
+        if self.current.columns.as_deref() == columns {
+            return;
+        }
+        let known = |spare: &ColumnsPlan| spare.columns.as_deref() == columns;
+        let next = match self.spare.iter().position(known) {
+            Some(at) => self.spare.remove(at),
+            None => {
+                if self.spare.len() == SPARE_PLANS {
+                    self.spare.remove(0);
+                }
+                ColumnsPlan::new(format, columns)
+            }
+        };
+        let last = std::mem::replace(&mut self.current, next);
+        self.spare.push(last);
     }
 
     /// Makes later calls read the out-of-line values of the columns in `parts` only in part, each
@@ -328,7 +365,8 @@ impl RowReader {
         if !self.wanted.is_empty() {
             self.wanted.clear();
         }
-        self.plan
+        self.current
+            .plan
             .decode_entry(kind, value, record, blobs, &mut self.wanted)
     }
 

@@ -65,7 +65,6 @@ pub(super) struct RowFetch {
     clustered: bool,
     created: Seqno,
     lock: RowLock,
-    columns: Option<Vec<u8>>,
     reader: RowReader,
     /// Decodes rows from index entries alone; `None` if the rows themselves are read.
     key_plan: Option<IndexDecodePlan>,
@@ -101,7 +100,6 @@ impl RowFetch {
             number: None,
             clustered: true,
             lock: RowLock::new(),
-            columns: None,
             reader,
             key_plan: None,
             filter: None,
@@ -235,10 +233,7 @@ impl RowFetch {
             && !self.clustered
             && self.table.primary_columns().all(|c| self.index.covers(c));
         self.key_plan = entries_alone.then(|| self.index.plan(bitmap)).transpose()?;
-        if self.columns.as_deref() != bitmap {
-            self.columns = bitmap.map(<[u8]>::to_vec);
-            self.reader.set_columns(self.table.format(), bitmap);
-        }
+        self.reader.set_columns(self.table.format(), bitmap);
         self.reader.set_parts(self.table.format(), parts)?;
         if self.may_change_rows() {
             self.reader.keep_unread();

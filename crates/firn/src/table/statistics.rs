@@ -158,6 +158,9 @@ pub fn out_of_line_bytes(
         bytes += queued.out_of_line_bytes(clustered, &mut holds);
     }
     bytes += super_version.active.index_counts(clustered).blob_bytes;
+    if bytes == 0 {
+        return 0;
+    }
     IndexSums::of(super_version, clustered).live_share(bytes, rows)
 }
 

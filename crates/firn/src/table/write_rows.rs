@@ -62,10 +62,18 @@ impl Table {
         if txn.hides(row_key)? {
             return Ok(true);
         }
-        let latest = txn.latest_point();
-        let committed = |key: InternalKey<'_>, _: Value<'_>| key.seqno;
-        let seqno = read::get(&latest.super_version, row_key, latest.seqno, committed)?;
-        let newer = seqno.is_some_and(|seqno| seqno > snapshot);
+        // The row is locked, so a super version that is pinned now has all commits of the row.
+        // Its memtables have all of them that are newer than the snapshot, unless one of these
+        // memtables has been flushed. So in most cases no file is searched.
+        let super_versions = &txn.context().super_versions;
+        let newer = super_versions.with_latest(|super_version, latest| {
+            if !read::changed_since(super_version, row_key, snapshot, latest) {
+                return Ok(false);
+            }
+            let committed = |key: InternalKey<'_>, _: Value<'_>| key.seqno;
+            let seqno = read::get(super_version, row_key, latest, committed)?;
+            Ok(seqno.is_some_and(|seqno| seqno > snapshot))
+        })?;
         if newer {
             txn.hide(row_key);
         }

@@ -305,6 +305,10 @@ impl Version {
         index: IndexId,
         holds: &mut impl FnMut(IndexId) -> bool,
     ) -> u64 {
+        // The optimizer asks in each statement, and most databases have no blobs.
+        if self.totals.blobs.is_empty() {
+            return 0;
+        }
         let Some(totals) = self.totals.index(index) else {
             return 0;
         };

@@ -5,6 +5,7 @@ mod gaps;
 mod keyless_scans;
 mod lock_key_prefix;
 mod locking;
+mod newer_than_snapshot;
 mod unique_locks;
 
 use crate::schema::{column, int_index, open_or_create};
@@ -288,6 +289,47 @@ fn a_cursor_reads_ranges_that_lie_in_different_files() {
             on = cursor.next(&mut txn, &mut buffer).unwrap();
         }
         assert_eq!(found, Vec::from_iter(from..=from + 20));
+    }
+}
+
+#[test]
+fn a_cursor_decodes_the_columns_that_were_chosen_last() {
+    let mut world = World::new(11);
+    let mut txn = world.session();
+    let mut rows = Rows::new();
+    world.write(&mut txn, &mut rows, 500);
+    txn.commit().unwrap();
+    let mut txn = world.session();
+    let mut cursor = Cursor::new(Arc::clone(&world.table));
+    cursor
+        .reset(Some(0), ReadMode::Snapshot, LockWait::Fail)
+        .unwrap();
+    // The bytes of the columns id, k and v in a record.
+    let bytes = [1..5, 5..9, 9..13];
+    for _ in 0..2000 {
+        let wanted = world.rng.random_range(0..9_u8);
+        // The number 8 stands for all columns.
+        let bitmap = (wanted < 8).then_some([wanted]);
+        cursor
+            .set_columns(bitmap.as_ref().map(|bitmap| &bitmap[..]), false, &[])
+            .unwrap();
+        let at = world.rng.random_range(0..rows.len());
+        let (&id, &columns) = rows.iter().nth(at).unwrap();
+        let mut buffer = [0xaa; RECORD];
+        let image = id.to_le_bytes();
+        assert!(
+            cursor
+                .get(&mut txn, KeyImage::image(&image), &mut buffer)
+                .unwrap()
+        );
+        let whole = record((id, columns));
+        for (column, bytes) in bytes.iter().cloned().enumerate() {
+            let expected = match wanted == 8 || wanted >> column & 1 == 1 {
+                true => &whole[bytes.clone()],
+                false => &[0xaa; 4][..],
+            };
+            assert_eq!(&buffer[bytes], expected, "column {column} of {wanted:#b}");
+        }
     }
 }
 

@@ -2,10 +2,9 @@
 //! typical of the entries up to the next sample.
 
 use super::sources::RangeSources;
-use crate::base::{ErrorKind, Result};
+use crate::base::{ErrorKind, Result, Seqno};
 use crate::iter::{Interrupt, MergeIter, MvccIter, ReadAt};
-use crate::read::scan::{ScanRange, ScanSource, scan_sources};
-use crate::read::super_version::ReadPoint;
+use crate::read::scan::{ScanRange, ScanSource};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,9 +39,9 @@ pub(super) struct SampleReader {
 }
 
 impl SampleReader {
-    pub(super) fn new(point: &ReadPoint, range: &ScanRange) -> Self {
-        let sources = scan_sources(&point.super_version, range, None);
-        let mut entries = MvccIter::new(MergeIter::new(sources), ReadAt::snapshot(point.seqno));
+    /// Reads from `sources`, which hold the entries of `range`, as of `seqno`.
+    pub(super) fn new(sources: Vec<ScanSource>, range: &ScanRange, seqno: Seqno) -> Self {
+        let mut entries = MvccIter::new(MergeIter::new(sources), ReadAt::snapshot(seqno));
         entries.set_bounds(Some(&range.lower), range.upper.as_deref());
         let checks = Arc::new(AtomicU64::new(0));
         let left = Arc::clone(&checks);

@@ -3,10 +3,12 @@
 use crate::base::Result;
 use crate::base::key::index_id_of;
 use crate::memtable::{IndexCounts, Memtable};
-use crate::read::scan::ScanRange;
+use crate::read::scan::{ScanRange, ScanSource};
 use crate::read::super_version::SuperVersion;
+use crate::sst::KeyPlace;
 use crate::version::{FileHandle, FileSpan, ReaderRef, Run};
 use std::ops::Bound;
+use std::sync::Arc;
 
 /// Bounds of a number, both inclusive.
 #[derive(Debug, Clone, Copy, Default)]
@@ -30,11 +32,33 @@ impl CountBounds {
     }
 }
 
-/// A file that contains an end of the range.
+/// A file that contains an end of the range, or both.
 struct BoundaryFile<'a> {
     file: &'a FileHandle,
     reader: ReaderRef<'a>,
+    /// The ends of the range that lie in the file.
+    lower: Option<KeyPlace>,
+    upper: Option<KeyPlace>,
     entries: CountBounds,
+}
+
+impl BoundaryFile<'_> {
+    /// Number of entries of the file in the range. Reads the blocks that contain its ends.
+    fn count(&self, range: &ScanRange) -> Result<u64> {
+        let upper = || range.upper.as_deref().unwrap_or_default();
+        match (&self.lower, &self.upper) {
+            (Some(lower), Some(last)) => {
+                let (from, to) = ((lower, &range.lower[..]), (last, upper()));
+                self.reader.count_between(from, to)
+            }
+            (Some(lower), None) => {
+                let before = self.reader.rank(lower, &range.lower)?;
+                Ok(self.file.entries.saturating_sub(before))
+            }
+            (None, Some(last)) => self.reader.rank(last, upper()),
+            (None, None) => Ok(self.file.entries),
+        }
+    }
 }
 
 /// The lower end of the range, if it lies in the file: above the file's smallest key.
@@ -50,6 +74,7 @@ fn upper_in<'a>(file: &FileHandle, range: &'a ScanRange) -> Option<&'a [u8]> {
 
 /// The files of a run that may hold keys of the range.
 pub(super) struct RunInRange<'a> {
+    run: &'a Arc<Run>,
     pub(super) files: FileSpan<'a>,
     /// Number of entries of the files before each one.
     before: Vec<u64>,
@@ -62,11 +87,12 @@ pub(super) struct RunInRange<'a> {
 }
 
 impl<'a> RunInRange<'a> {
-    fn of(run: &'a Run, range: &ScanRange) -> Result<Option<Self>> {
+    fn of(run: &'a Arc<Run>, range: &ScanRange) -> Result<Option<Self>> {
         let upper = range.upper.as_deref();
         let bound = upper.map_or(Bound::Unbounded, Bound::Excluded);
         let files = run.overlapping(&range.lower, bound);
         let mut found = Self {
+            run,
             files,
             before: Vec::with_capacity(files.len()),
             whole: 0,
@@ -92,9 +118,11 @@ impl<'a> RunInRange<'a> {
             return Ok(());
         }
         let reader = file.reader()?;
-        let from = lower.map_or(Ok((0, 0)), |key| reader.rank_bounds(key))?;
+        let lower_place = lower.map(|key| reader.locate(key)).transpose()?;
+        let upper_place = upper.map(|key| reader.locate(key)).transpose()?;
         let all = (file.entries, file.entries);
-        let to = upper.map_or(Ok(all), |key| reader.rank_bounds(key))?;
+        let from = lower_place.as_ref().map_or((0, 0), KeyPlace::bounds);
+        let to = upper_place.as_ref().map_or(all, KeyPlace::bounds);
         let entries = CountBounds {
             least: to.0.saturating_sub(from.1),
             most: to.1.saturating_sub(from.0),
@@ -106,6 +134,8 @@ impl<'a> RunInRange<'a> {
         let cut = BoundaryFile {
             file,
             reader,
+            lower: lower_place,
+            upper: upper_place,
             entries,
         };
         self.cuts.push(cut);
@@ -127,10 +157,7 @@ impl<'a> RunInRange<'a> {
             if cut.entries.least == cut.entries.most {
                 continue;
             }
-            let rank = |key: &[u8]| cut.reader.rank(key);
-            let from = lower_in(cut.file, range).map_or(Ok(0), rank)?;
-            let to = upper_in(cut.file, range).map_or(Ok(cut.file.entries), rank)?;
-            let entries = to.saturating_sub(from);
+            let entries = cut.count(range)?;
             (cut.entries.least, cut.entries.most) = (entries, entries);
         }
         Ok(())
@@ -141,7 +168,8 @@ impl<'a> RunInRange<'a> {
         let at = self.files.partition_point(|f| f.largest.as_slice() < key);
         match self.files.get(at) {
             Some(file) if file.smallest.as_slice() < key => {
-                Ok(self.before[at] + file.reader()?.rank(key)?)
+                let reader = file.reader()?;
+                Ok(self.before[at] + reader.rank(&reader.locate(key)?, key)?)
             }
             Some(_) => Ok(self.before[at]),
             None => Ok(self.total()),
@@ -162,7 +190,7 @@ impl<'a> RunInRange<'a> {
 
 /// A memtable that holds entries of the range.
 pub(super) struct MemtableInRange<'a> {
-    pub(super) memtable: &'a Memtable,
+    pub(super) memtable: &'a Arc<Memtable>,
     /// Estimated number of entries in the range.
     pub(super) entries: u64,
     /// Upper bound of the number of entries in the range. If `entries` is an estimate, this is two
@@ -179,7 +207,7 @@ impl<'a> MemtableInRange<'a> {
     /// sources have in the range: the more there are, the less precisely the memtable must be
     /// counted.
     fn of(
-        memtable: &'a Memtable,
+        memtable: &'a Arc<Memtable>,
         counts: Option<IndexCounts>,
         range: &ScanRange,
         others: u64,
@@ -231,6 +259,9 @@ impl<'a> RangeSources<'a> {
             }
             let found = MemtableInRange::of(memtable, counts, self.range, others);
             others += found.entries;
+            // The bound is 0 only if the entries were counted and there are none, so the memtable
+            // need not be read.
+            debug_assert!(found.most > 0 || found.entries == 0);
             if found.most > 0 {
                 self.memtables.push(found);
             }
@@ -290,6 +321,16 @@ impl<'a> RangeSources<'a> {
             rows.least = rows.least.max(proven);
         }
         rows
+    }
+
+    /// Iterators over the sources that hold entries of the range. Call it after [`Self::count`].
+    pub(super) fn scan(&self) -> Vec<ScanSource> {
+        let memtables = self.memtables.iter();
+        let memtables = memtables.map(|found| ScanSource::Memtable(found.memtable.iter()));
+        let (lower, upper) = (&self.range.lower, self.range.upper.as_deref());
+        let runs = self.runs.iter().filter(|run| run.entries().most > 0);
+        let runs = runs.map(|run| ScanSource::of_run(run.run, lower, upper));
+        memtables.chain(runs).collect()
     }
 
     /// Estimated number of entries of all kinds: the number in files, and the number in memtables.

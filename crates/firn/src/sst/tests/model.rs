@@ -238,7 +238,8 @@ fn ranks_count_the_entries_before() {
         for _ in 0..200 {
             let key = some_key(&model, &mut rng);
             let before = model.range(..(key.clone(), Reverse(u64::MAX))).count() as u64;
-            assert_eq!(reader.rank(&key).unwrap(), before);
+            let place = reader.locate(&key).unwrap();
+            assert_eq!(reader.rank(&place, &key).unwrap(), before);
             let in_block = reader
                 .blocks()
                 .unwrap()
@@ -246,8 +247,16 @@ fn ranks_count_the_entries_before() {
                 .map(|b| b.entries)
                 .max()
                 .unwrap();
-            let (least, most) = reader.rank_bounds(&key).unwrap();
+            let (least, most) = place.bounds();
             assert!(least <= before && before <= most && most - least <= in_block);
+            let end = some_key(&model, &mut rng);
+            let up_to_end = model.range(..(end.clone(), Reverse(u64::MAX))).count() as u64;
+            let (from, to) = (
+                (&place, &key[..]),
+                (&reader.locate(&end).unwrap(), &end[..]),
+            );
+            let between = up_to_end.saturating_sub(before);
+            assert_eq!(reader.count_between(from, to).unwrap(), between);
         }
         let sum: u64 = reader.blocks().unwrap().iter().map(|b| b.entries).sum();
         assert_eq!(sum, total);
@@ -294,7 +303,8 @@ fn split_keys_and_deletions_follow_the_blocks() {
         );
         // Eight keys divide the file, so between two neighbours lies about an eighth of the
         // entries.
-        let ranks = all.iter().map(|key| reader.rank(key).unwrap());
+        let rank = |key: &Vec<u8>| reader.rank(&reader.locate(key).unwrap(), key).unwrap();
+        let ranks = all.iter().map(rank);
         let steps: Vec<u64> = ranks
             .collect::<Vec<_>>()
             .windows(2)

@@ -4,7 +4,7 @@ use crate::blob::BlobStore;
 use crate::cache::RowCache;
 use crate::env::MemEnv;
 use crate::memtable::Memtable;
-use crate::read::SuperVersions;
+use crate::read::{ReadPoint, SuperVersions};
 use crate::store::FileStore;
 use crate::version::Version;
 
@@ -31,6 +31,10 @@ fn point(end: u32, rows: impl Fn(u32) -> bool) -> ReadPoint {
     super_versions.latest()
 }
 
+fn sources(point: &ReadPoint) -> Vec<ScanSource> {
+    vec![ScanSource::Memtable(point.super_version.active.iter())]
+}
+
 /// The limit on skipped entries counts those of one sample, not those of all samples before.
 #[test]
 fn a_sample_is_not_cut_short_by_the_samples_before() {
@@ -42,7 +46,7 @@ fn a_sample_is_not_cut_short_by_the_samples_before() {
         lower: key(0),
         upper: Some(key(u32::MAX)),
     };
-    let mut reading = SampleReader::new(&point, &range);
+    let mut reading = SampleReader::new(sources(&point), &range, point.seqno);
     let first = reading.read(&key(0), Some(&key(second)), PART_ROWS, PART_SKIPS);
     assert!(matches!(first, Ok(SampleEnd::Until { rows: 0, .. })));
     let second = reading.read(&key(second), None, PART_ROWS, PART_SKIPS);
@@ -63,7 +67,7 @@ fn a_sample_ends_among_deletions() {
         lower: key(0),
         upper: Some(key(u32::MAX)),
     };
-    let mut reading = SampleReader::new(&point, &range);
+    let mut reading = SampleReader::new(sources(&point), &range, point.seqno);
     for _ in 0..3 {
         let end = reading.read(&key(0), None, PART_ROWS, PART_SKIPS);
         let Ok(SampleEnd::Amid { rows: 0, passed }) = end else {
