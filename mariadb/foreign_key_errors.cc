@@ -136,11 +136,14 @@ void append_foreign_key(THD* thd, String* text, const char* table, const char* n
 int Session::note_foreign_key() {
   const char *table, *name, *text;
   const uint32_t violation = firn_last_foreign_key(&table, &name, &text);
-  strmake(broken_table_, table, sizeof(broken_table_) - 1);
-  strmake(broken_key_, name, sizeof(broken_key_) - 1);
+  /* to_server_error() has kept the message, and so has made `failure_` if memory allows. */
+  if (failure_) {
+    strmake(failure_->table, table, sizeof(failure_->table) - 1);
+    strmake(failure_->key, name, sizeof(failure_->key) - 1);
+  }
   String shown;
-  if (violation != FIRN_DUPLICATE_IN_CHILD) append_foreign_key(thd_, &shown, broken_table_, broken_key_);
-  keep_latest_foreign_key_error(thd_, violation == FIRN_DUPLICATE_IN_CHILD ? message_ : shown.c_ptr_safe());
+  if (violation != FIRN_DUPLICATE_IN_CHILD) append_foreign_key(thd_, &shown, broken_table(), broken_key());
+  keep_latest_foreign_key_error(thd_, violation == FIRN_DUPLICATE_IN_CHILD ? message() : shown.c_ptr_safe());
   switch (violation) {
     case FIRN_NO_REFERENCED_ROW:
       return HA_ERR_NO_REFERENCED_ROW;

@@ -124,8 +124,14 @@ int ha_firn::reset() {
   return 0;
 }
 
+/*
+  The table cache keeps thousands of handlers, so none of them keeps the memory of long values. As
+  with InnoDB, the blobs that the record buffer points to are valid up to here. HANDLER keeps the
+  value that it has read last.
+*/
 void ha_firn::forget_statement() {
   m_statement_ends_at_unlock = false;
+  if (table_share->blob_fields && m_cursor) firn_cursor_trim(m_cursor);
   abort_bulk();
   m_session = nullptr;
   m_scan_parked = false;

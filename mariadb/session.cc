@@ -138,7 +138,7 @@ int Session::begin_statement() {
     if (int error = refuse_xa()) return error;
   register_with_server();
   if (statement_begun_) return 0;
-  message_[0] = 0;
+  if (failure_) failure_->message[0] = 0;
   forget_old_kill();
   lock_timeout_us_ = lock_timeout_us(thd_);
   const firn_status status = firn_begin_statement(core_, ++statement_id_, isolation_of(thd_), lock_timeout_us_,
@@ -171,7 +171,7 @@ int Session::commit(bool all) {
   }
   forget_old_kill();
   if (load_failed_) {
-    my_printf_error(ER_ERROR_DURING_COMMIT, "FIRN: rows could not be loaded: %s", MYF(0), message_);
+    my_printf_error(ER_ERROR_DURING_COMMIT, "FIRN: rows could not be loaded: %s", MYF(0), message());
     (void)firn_rollback(core_);
     transaction_ended();
     return HA_ERR_INTERNAL_ERROR;
@@ -201,7 +201,7 @@ int Session::commit(bool all) {
       The server itself reports only "Got error N during COMMIT", and calls no rollback afterwards.
     */
     my_printf_error(error == HA_ERR_DISK_FULL ? ER_DISK_FULL : ER_ERROR_DURING_COMMIT, "FIRN: commit failed: %s",
-                    MYF(0), message_);
+                    MYF(0), message());
     /*
       A visible transaction is not rolled back, because others may have read it. It stays prepared
       until the next start, which asks the binary log for its outcome.
@@ -217,13 +217,18 @@ int Session::commit(bool all) {
   return 0;
 }
 
+void Session::keep_message() {
+  if (!failure_) failure_.reset(new (std::nothrow) Failure);
+  if (failure_) strmake(failure_->message, firn_last_error(), sizeof(failure_->message) - 1);
+}
+
 /*
   Ends a transaction whose validation has failed: another one has changed rows of optimistic tables
   on which it depends. The error is reported here, because the server would report "Got error N
   during COMMIT". The rollback is done here, because the server calls none after a failed commit.
 */
 int Session::lose() {
-  strmake(message_, firn_last_error(), sizeof(message_) - 1);
+  keep_message();
   (void)firn_rollback(core_);
   transaction_ended();
   my_error(ER_LOCK_DEADLOCK, MYF(0));
@@ -260,7 +265,7 @@ int Session::prepare(bool all) {
       my_error(ER_LOCK_DEADLOCK, MYF(0));
     else
       my_printf_error(error == HA_ERR_DISK_FULL ? ER_DISK_FULL : ER_ERROR_DURING_COMMIT, "FIRN: prepare failed: %s",
-                      MYF(0), message_);
+                      MYF(0), message());
     return error;
   }
   phase_ = CommitPhase::kPrepared;
@@ -290,8 +295,8 @@ int Session::to_server_error(firn_status status) {
   if (status == FIRN_OK) return 0;
   int error = error_number(status);
   if (is_result(status)) return error;
-  strmake(message_, firn_last_error(), sizeof(message_) - 1);
-  if (belongs_in_log(status)) sql_print_error("FIRN: %s", message_);
+  keep_message();
+  if (belongs_in_log(status)) sql_print_error("FIRN: %s", message());
   switch (status) {
     case FIRN_DEADLOCK:
       abort_transaction();
@@ -318,7 +323,7 @@ int Session::to_server_error(firn_status status) {
       return kErrorReported;
     case FIRN_TOO_LARGE:
       /* Reports the core's text: the server's own says that BLOBs do not count. */
-      my_printf_error(ER_TOO_BIG_ROWSIZE, "FIRN: %s", MYF(0), message_);
+      my_printf_error(ER_TOO_BIG_ROWSIZE, "FIRN: %s", MYF(0), message());
       return kErrorReported;
     default:
       break;

@@ -3,6 +3,8 @@
 
 #include "engine.h"
 
+#include <memory>
+
 namespace firn {
 
 /*
@@ -99,14 +101,14 @@ class Session {
   void fail_load() { load_failed_ = true; }
 
   /* The core's text of the last failure. */
-  const char* message() const { return message_; }
+  const char* message() const { return failure_ ? failure_->message : ""; }
 
   /*
     The foreign key of the last failure: the referencing table as the core's catalog names it, and
     the name of the key, or of the index that a cascade found a duplicate in.
   */
-  const char* broken_table() const { return broken_table_; }
-  const char* broken_key() const { return broken_key_; }
+  const char* broken_table() const { return failure_ ? failure_->table : ""; }
+  const char* broken_key() const { return failure_ ? failure_->key : ""; }
 
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -133,6 +135,15 @@ class Session {
     kAborted,
   };
 
+  /* Texts of the last failure. */
+  struct Failure {
+    char message[512] = "";
+    char table[FN_REFLEN] = "";
+    char key[NAME_LEN + 1] = "";
+  };
+
+  /* Keeps the core's text of its last failure; forgets it if memory is short. */
+  void keep_message();
   int lose();
   bool another_engine_commits(bool all) const;
   int refuse_xa();
@@ -159,9 +170,8 @@ class Session {
   uint32_t duplicate_index_ = 0;
   uint64_t noted_query_ = 0;
   uint64_t noted_options_ = 0;
-  char message_[512] = "";
-  char broken_table_[FN_REFLEN] = "";
-  char broken_key_[NAME_LEN + 1] = "";
+  /* NULL until the session's first failure, which most sessions never have. */
+  std::unique_ptr<Failure> failure_;
 };
 
 }  // namespace firn

@@ -83,6 +83,18 @@ class Load:
             raise SysbenchError(output)
         return float(match[1])
 
+    def run_transactions(self, workload: str, threads: int, each: int) -> None:
+        """Runs a workload until the threads have run `each` transactions on average.
+
+        Unlike `run`, it makes the server do the same work however slow the machine is.
+        """
+        options = (f"--threads={threads}", "--time=0", f"--events={threads * each}")
+        errors = "--mysql-ignore-errors=1213,1205"
+        output = _run(self._command(workload, *options, errors, "run"))
+        match = re.search(r"transactions:\s+(\d+)", output)
+        if match is None or int(match[1]) < threads:
+            raise SysbenchError(output)
+
     @contextlib.contextmanager
     def running(self, workload: str, threads: int) -> Iterator[None]:
         """Runs a workload beside the block, until the server or the block ends."""

@@ -1124,7 +1124,8 @@ enum firn_status firn_bulk_end(struct firn_session *session,
                                uint32_t *dup_index);
 
 // After a load has ended because two of its rows have the same key, writes the second of these
-// rows to `record`. The row's blobs stay valid until the next call.
+// rows to `record`. The row's blobs stay valid until the next call or
+// the end of the transaction.
 //
 // # Safety
 // The handles must be live, and only this thread may use the session; `record` must be a record
@@ -1163,11 +1164,18 @@ enum firn_status firn_cursor_reset(struct firn_cursor *cursor,
                                    enum firn_wait wait);
 
 // Parks a cursor at the end of a statement: releases its session, super version and blocks. The
-// cursor keeps its memory and the last key.
+// cursor keeps its last key, and the blobs that the last record points to.
 //
 // # Safety
 // `cursor` must be live and used by this thread alone.
 void firn_cursor_park(struct firn_cursor *cursor);
+
+// Frees the memory of long values that a cursor keeps, at the end of a statement. The blobs that
+// the last record points to become invalid.
+//
+// # Safety
+// `cursor` must be live and used by this thread alone.
+void firn_cursor_trim(struct firn_cursor *cursor);
 
 // Continues with a parked cursor in another statement: the next move continues from the last key,
 // at the read point of the new statement.

@@ -8,10 +8,10 @@ use crate::error::{firn_status, guard};
 use crate::progress::{firn_progress, reporter};
 use crate::row_writes::{
     FIRN_WRITE_NO_FOREIGN_KEYS, FIRN_WRITE_NO_UNIQUE_SECONDARY_CHECK, inserted, outcome, record_of,
-    with_scratch,
 };
 use crate::session::{bulk_position, firn_session, session_mut};
 use crate::table::firn_table;
+use crate::write_scratch::with_scratch;
 use firn::base::Error;
 use firn::table::{BulkLoad, WriteFlags};
 use std::ffi::c_void;
@@ -122,7 +122,8 @@ pub unsafe extern "C" fn firn_bulk_end(
 }
 
 /// After a load has ended because two of its rows have the same key, writes the second of these
-/// rows to `record`. The row's blobs stay valid until the next call.
+/// rows to `record`. The row's blobs stay valid until the next call or
+/// the end of the transaction.
 ///
 /// # Safety
 /// The handles must be live, and only this thread may use the session; `record` must be a record

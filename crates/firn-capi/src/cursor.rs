@@ -5,6 +5,7 @@ use crate::pointers::{boxed, unbox};
 use crate::session::{firn_session, session_mut};
 use crate::table::firn_table;
 use firn::base::Error;
+use firn::base::memory_tracker::MemoryCharge;
 use firn::table::{Cursor, KeyImage, LockWait, PartialColumn, ReadMode, SeekMode, Verdict};
 use firn::temporary::EphemeralDb;
 use firn::txn::LockMode;
@@ -18,7 +19,15 @@ pub struct firn_cursor {
     pub(crate) record_len: usize,
     /// The ephemeral database of the cursor's table; `None` unless the table is temporary.
     pub(crate) ephemeral: Option<Arc<EphemeralDb>>,
+    /// Counts what the cursor keeps between statements. Values and blocks, which it has only during
+    /// a statement, are no part of it: a charge that rose and fell with each statement would shrink
+    /// and grow the caches.
+    _memory: MemoryCharge,
 }
+
+/// What a cursor keeps beside its structure: keys, bounds and decode plans, bytes. Estimated; what
+/// exceeds it is in the memory that is not counted.
+const CURSOR_PIECES: u64 = 1 << 10;
 
 /// How a cursor reads.
 #[repr(C)]
@@ -108,17 +117,17 @@ pub unsafe extern "C" fn firn_cursor_open(
         let transaction = unsafe { &session_mut(session)?.transaction };
         let mode = table.read_mode(transaction, mode.into());
         cursor.reset(index_number(index), mode, wait.into())?;
-        let record_len = table.record_len();
-        // SAFETY: the buffer has the table's record length and stays valid during the call; the out
-        // pointer is valid for writes, and only this call refers to its target.
-        unsafe {
-            out.write(boxed(firn_cursor {
-                cursor,
-                session,
-                record_len,
-                ephemeral: whole.ephemeral.clone(),
-            }))
+        let cursor = firn_cursor {
+            cursor,
+            session,
+            record_len: table.record_len(),
+            ephemeral: whole.ephemeral.clone(),
+            _memory: whole
+                .db
+                .charge_session(size_of::<firn_cursor>() as u64 + CURSOR_PIECES),
         };
+        // SAFETY: the out pointer is valid for writes, and only this call refers to its target.
+        unsafe { out.write(boxed(cursor)) };
         Ok(())
     })
 }
@@ -150,7 +159,7 @@ pub unsafe extern "C" fn firn_cursor_reset(
 }
 
 /// Parks a cursor at the end of a statement: releases its session, super version and blocks. The
-/// cursor keeps its memory and the last key.
+/// cursor keeps its last key, and the blobs that the last record points to.
 ///
 /// # Safety
 /// `cursor` must be live and used by this thread alone.
@@ -162,6 +171,22 @@ pub unsafe extern "C" fn firn_cursor_park(cursor: *mut firn_cursor) {
         if let Ok(cursor) = unsafe { cursor_mut(cursor) } {
             cursor.session = std::ptr::null_mut();
             cursor.cursor.park();
+        }
+    });
+}
+
+/// Frees the memory of long values that a cursor keeps, at the end of a statement. The blobs that
+/// the last record points to become invalid.
+///
+/// # Safety
+/// `cursor` must be live and used by this thread alone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_cursor_trim(cursor: *mut firn_cursor) {
+    guard_value((), || {
+        // SAFETY: the cursor is NULL or live, and this thread alone uses it, so the borrow is
+        // unique.
+        if let Ok(cursor) = unsafe { cursor_mut(cursor) } {
+            cursor.cursor.trim();
         }
     });
 }

@@ -30,3 +30,4 @@ pub mod storage_reports;
 pub mod table;
 pub mod table_maintenance;
 pub mod transaction_reports;
+mod write_scratch;

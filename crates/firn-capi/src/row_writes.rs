@@ -3,13 +3,9 @@
 use crate::error::{CallOutcome, firn_status, guard};
 use crate::session::{firn_session, session_mut};
 use crate::table::firn_table;
+use crate::write_scratch::with_scratch;
 use firn::base::Error;
-use firn::table::{RowScratch, Table, WriteFlags, WriteOutcome};
-use std::cell::RefCell;
-
-thread_local! {
-    static SCRATCH: RefCell<RowScratch> = RefCell::default();
-}
+use firn::table::{Table, WriteFlags, WriteOutcome};
 
 /// Flag: if the key exists already, lock the row that has it exclusively, because the caller is
 /// about to replace or update that row.
@@ -120,11 +116,6 @@ pub(crate) unsafe fn inserted(
         unsafe { ref_out.cast::<[u8; 8]>().write(id.to_be_bytes()) };
     }
     Ok(())
-}
-
-/// Calls `write` with the scratch memory in which this thread encodes rows and keys.
-pub(crate) fn with_scratch<T>(write: impl FnOnce(&mut RowScratch) -> T) -> T {
-    SCRATCH.with_borrow_mut(write)
 }
 
 /// Changes a row that was read under an exclusive lock. `old_ref` is the eight bytes of the row's

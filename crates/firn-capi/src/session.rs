@@ -4,13 +4,19 @@ use crate::database::firn_db;
 use crate::error::{CallOutcome, firn_status, guard, guard_value};
 use crate::pointers::{borrow_bytes, boxed, c_str, unbox};
 use crate::table::firn_table;
+use crate::write_scratch::trim_scratch;
 use firn::base::Error;
 use firn::base::blob_buf::BlobBuf;
+use firn::base::memory_tracker::MemoryCharge;
 use firn::table::{BulkLoad, Table};
 use firn::temporary::{EphemeralDb, SessionStatement, TemporarySavepoint, TemporaryTransactions};
 use firn::txn::{Isolation, LockOwner, Savepoint, Transaction};
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
+
+/// What a session keeps beside its structure: lock owner, entries in lists, buffers, bytes.
+/// Estimated; what exceeds it is in the memory that is not counted.
+const SESSION_PIECES: u64 = 2 << 10;
 
 /// A connection of the server and its transaction. It belongs to one thread at a time; only
 /// `firn_kill` may be called from any thread.
@@ -26,6 +32,8 @@ pub struct firn_session {
     db: Arc<firn::db::Db>,
     owner: Arc<LockOwner>,
     marks: Vec<(Savepoint, TemporarySavepoint)>,
+    /// Counts the memory of the session, without that of its changes.
+    _memory: MemoryCharge,
 }
 
 impl firn_session {
@@ -47,6 +55,12 @@ impl firn_session {
                 self.temporary.transaction(database, statement, &self.owner)
             }
         }
+    }
+
+    /// Frees the memory that large rows of the transaction have left in buffers.
+    fn trim_buffers(&mut self) {
+        self.duplicate_blobs.trim();
+        trim_scratch();
     }
 
     /// Commits the changes of the server's tables and of the session's temporary tables. Takes all
@@ -127,6 +141,7 @@ pub unsafe extern "C" fn firn_session_new(
         let host = host as usize as u64;
         let owner = db.new_session_owner(host, number);
         let transaction = db.new_transaction(Arc::clone(&owner));
+        let memory = db.charge_session(size_of::<firn_session>() as u64 + SESSION_PIECES);
         let db = Arc::clone(db);
         let session = firn_session {
             transaction,
@@ -137,6 +152,7 @@ pub unsafe extern "C" fn firn_session_new(
             db,
             owner,
             marks: Vec::new(),
+            _memory: memory,
         };
         // SAFETY: the out pointer is valid for writes, and only this call refers to its target.
         unsafe { out.write(boxed(session)) };
@@ -330,6 +346,7 @@ pub unsafe extern "C" fn firn_commit(session: *mut firn_session) -> firn_status 
     unsafe {
         with(session, |session| {
             session.marks.clear();
+            session.trim_buffers();
             Ok(session.commit()?)
         })
     }
@@ -417,6 +434,7 @@ pub unsafe extern "C" fn firn_rollback(session: *mut firn_session) -> firn_statu
     unsafe {
         with(session, |session| {
             session.marks.clear();
+            session.trim_buffers();
             let temporary = session.temporary.rollback();
             session.transaction.rollback()?;
             Ok(temporary?)

@@ -291,6 +291,7 @@ pub unsafe extern "C" fn firn_list_memory(
         let pairs = [
             ("memtables", memory.memtables, 0),
             ("write sets", memory.write_sets, 0),
+            ("sessions", memory.sessions, 0),
             ("indexes and filters", memory.pinned, 0),
             (
                 "block cache",
@@ -305,6 +306,7 @@ pub unsafe extern "C" fn firn_list_memory(
                 0,
             ),
             ("of these, ZSTD", allocator.outside, 0),
+            ("of these, caches of threads", allocator.thread_caches, 0),
             ("total", memory.total(), memory.limit),
             ("allocator: allocated", allocator.allocated, 0),
             ("allocator: active", allocator.active, 0),

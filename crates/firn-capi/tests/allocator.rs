@@ -16,19 +16,28 @@ fn the_allocator_has_its_options_says_what_it_holds_and_gives_it_back() {
     let decay: tikv_jemalloc_ctl::Result<isize> = b"opt.dirty_decay_ms\0".name().read();
     assert_eq!(decay, Ok(500));
     let cached: tikv_jemalloc_ctl::Result<usize> = b"opt.tcache_max\0".name().read();
-    assert_eq!(cached, Ok(1024));
+    assert_eq!(cached, Ok(256));
     let huge: tikv_jemalloc_ctl::Result<&'static [u8]> = b"opt.thp\0".name().read();
     assert_eq!(huge, Ok(&b"never\0"[..]));
 
     let text = CoreAllocator.describe();
     assert!(
-        text.contains("kept 500 ms, pieces kept by threads up to 1024 bytes"),
+        text.contains("kept 500 ms, pieces kept by threads up to 256 bytes"),
         "{text}"
     );
 
     idle_threads_keep_little();
 
+    let read = |name: &'static [u8]| -> usize { name.name().read().expect("a control") };
     let before = CoreAllocator.read();
+    let base = read(b"stats.arenas.4096.base\0");
+    let internal = read(b"stats.arenas.4096.internal\0");
+    assert_eq!(base + internal, read(b"stats.metadata\0"));
+    assert_eq!(before.metadata, base as u64);
+    assert!(
+        before.metadata > 0 && before.thread_caches > 0,
+        "{before:?}"
+    );
     let pieces: Vec<Vec<u8>> = (0..BYTES >> 14).map(|_| vec![1; 1 << 14]).collect();
     let during = CoreAllocator.read();
     assert!(
@@ -54,7 +63,7 @@ fn the_allocator_has_its_options_says_what_it_holds_and_gives_it_back() {
 }
 
 /// Threads that have freed many pieces of all small sizes, and then do nothing, keep less than
-/// 100 KiB each.
+/// 64 KiB each.
 fn idle_threads_keep_little() {
     const THREADS: usize = 64;
     let (freed, read) = (Barrier::new(THREADS + 1), Barrier::new(THREADS + 1));
@@ -74,7 +83,7 @@ fn idle_threads_keep_little() {
         let idle = CoreAllocator.read();
         read.wait();
         assert!(
-            idle.in_use() < before.in_use() + (THREADS as u64) * (100 << 10),
+            idle.in_use() < before.in_use() + (THREADS as u64) * (64 << 10),
             "{before:?} {idle:?}"
         );
     });

@@ -54,9 +54,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-/// The memory tracker of the write sets makes the memory arbiter divide the memory limit again each
-/// time the sum crosses a multiple of this many bytes.
-const WRITE_SETS_STEP: u64 = 256 << 10;
+/// The memory trackers of write sets and sessions make the memory arbiter divide the memory limit
+/// again each time their sum crosses a multiple of this many bytes.
+const TRACKED_STEP: u64 = 256 << 10;
 
 /// Longest wait for a log archive that does not respond. Closing a database waits this long at most
 /// twice: for the archive thread to end, and for the last segment to be archived.
@@ -369,7 +369,7 @@ impl Db {
                 work.report_pressure();
             }
         };
-        work.memory.observe(WRITE_SETS_STEP, observe);
+        work.memory.observe(TRACKED_STEP, observe);
         if !work.options.ephemeral {
             let took_ms = (env.monotonic_micros() - started) / 1000;
             report_recovery(&work, &replayed, took_ms);

@@ -14,6 +14,8 @@ pub struct AllocatorBytes {
     pub resident: u64,
     /// Addresses that the allocator keeps without memory.
     pub retained: u64,
+    /// Freed pieces that threads keep for themselves, a part of `allocated`.
+    pub thread_caches: u64,
     /// Memory of the engine from another allocator, that of the C library: contexts of ZSTD.
     pub outside: u64,
 }

@@ -48,6 +48,14 @@ impl BlobBuf {
         self.begun = 0;
     }
 
+    /// Removes all bytes and keeps at most a small chunk: whoever keeps the arena must not keep the
+    /// memory of the largest value that it ever held. Pointers into the arena become invalid.
+    pub fn trim(&mut self) {
+        self.chunks.retain(|chunk| chunk.capacity() <= FIRST_CHUNK);
+        self.clear();
+        self.beginnings = Vec::new();
+    }
+
     /// Copies `bytes` into the arena. The returned address is valid until [`BlobBuf::clear`]; null
     /// if `bytes` is empty.
     pub fn put(&mut self, bytes: &[u8]) -> *const u8 {
@@ -141,5 +149,22 @@ mod tests {
             }
         }
         assert_eq!(buf.beginnings.len(), 4);
+    }
+
+    #[test]
+    fn a_trimmed_arena_keeps_a_small_chunk_only() {
+        let mut buf = BlobBuf::new();
+        buf.put(&[1; 100]);
+        buf.trim();
+        assert_eq!(buf.capacity(), FIRST_CHUNK);
+        for large in [FIRST_CHUNK + 1, 16 << 20] {
+            buf.put(&[1; 100]);
+            buf.put(&vec![2; large]);
+            buf.put_beginning(&[3], large);
+            assert!(buf.capacity() >= large);
+            buf.trim();
+            assert_eq!(buf.capacity(), FIRST_CHUNK);
+            assert!(buf.beginnings.is_empty());
+        }
     }
 }

@@ -51,6 +51,13 @@ impl MemoryCharge {
         Self { gauge, held: 0 }
     }
 
+    /// A charge of exactly `bytes`, for a holder whose memory does not change.
+    pub fn exact(gauge: Arc<MemoryTracker>, bytes: u64) -> Self {
+        let mut charge = Self::new(gauge);
+        charge.change(bytes);
+        charge
+    }
+
     /// Sets the charge to `bytes`, rounded up to a multiple of `STEP`. If the charge has that size
     /// already, the call writes to no memory that threads share.
     #[inline]

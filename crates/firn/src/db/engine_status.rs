@@ -371,8 +371,9 @@ impl Db {
         let memory = self.memory();
         writeln!(
             out,
-            "write sets {} bytes, indexes and filters of open files {} bytes, not counted {} bytes",
-            memory.write_sets, memory.pinned, memory.uncounted
+            "write sets {} bytes, sessions {} bytes, indexes and filters of open files {} bytes, \
+             not counted {} bytes",
+            memory.write_sets, memory.sessions, memory.pinned, memory.uncounted
         )?;
         let pins = self.pin_stats();
         writeln!(

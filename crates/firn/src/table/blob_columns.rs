@@ -352,6 +352,16 @@ impl RowReader {
             .retain(|of| of.is_blob && of.part.prefix == 0 && of.part.length);
     }
 
+    /// Frees the buffer of values that were copied into records.
+    pub(super) fn park(&mut self) {
+        self.scratch.trim();
+    }
+
+    /// Frees the bytes that the record points to in place of a value that was not read.
+    pub(super) fn trim(&mut self) {
+        self.zeros = Vec::new();
+    }
+
     /// Decodes the values that the entry itself holds. [`Self::complete`] must follow. It does I/O,
     /// so between the two calls the caller releases locks that other threads wait for.
     #[inline]

@@ -73,7 +73,8 @@ impl<'a> KeyImage<'a> {
 
 /// A position in one index of a table.
 ///
-/// Between statements it keeps its memory and pins nothing: no super version, no file, no block.
+/// Between statements it keeps its buffers of keys, and pins nothing: no super version, no file, no
+/// block.
 pub struct Cursor {
     fetch: RowFetch,
     scan: IndexScan,
@@ -169,16 +170,23 @@ impl Cursor {
         self.fetch.table().read_mode(txn, mode)
     }
 
-    /// Releases all resources of the statement, and keeps the key of the last entry.
+    /// Releases all resources of the statement. Keeps the key of the last entry, and the blobs that
+    /// the last record points to.
     pub fn park(&mut self) {
         self.restore_key();
-        self.scan.close();
-        self.gaps.close();
+        self.scan.park();
+        self.gaps.park();
+        self.row_prefetch.park();
         self.end.clear();
         self.seeks = 0;
         self.parked = true;
-        self.fetch.lock_mut().forget();
-        self.fetch.forget_condition();
+        self.fetch.park();
+    }
+
+    /// Frees the memory of long values, which a cursor otherwise keeps for its next statement. The
+    /// blobs that the last record points to become invalid.
+    pub fn trim(&mut self) {
+        self.fetch.trim();
     }
 
     /// Goes on from the key kept by [`Self::park`].

@@ -37,6 +37,11 @@ impl Neighbours {
         }
     }
 
+    /// As [`Self::close`], and frees the memory of the sources.
+    pub(super) fn park(&mut self) {
+        self.scan.park();
+    }
+
     pub(super) fn close(&mut self) {
         self.scan.close();
     }

@@ -254,6 +254,20 @@ impl RowFetch {
         Ok(())
     }
 
+    /// Frees the memory of long values. The bytes that the last decoded record points to become
+    /// invalid.
+    pub(super) fn trim(&mut self) {
+        self.blobs.trim();
+        self.reader.trim();
+    }
+
+    /// Ends the statement, and keeps the bytes that the last decoded record points to.
+    pub(super) fn park(&mut self) {
+        self.lock.forget();
+        self.forget_condition();
+        self.reader.park();
+    }
+
     /// Drops the condition on entries at the end of the statement.
     pub(super) fn forget_condition(&mut self) {
         if let Some(filter) = self.filter.take() {

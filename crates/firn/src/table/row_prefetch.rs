@@ -47,6 +47,14 @@ impl RowPrefetch {
         self.window = WINDOW_MIN;
     }
 
+    /// Frees the buffer of keys.
+    pub(super) fn park(&mut self) {
+        if self.keys.capacity() > 0 {
+            self.keys = Vec::new();
+            self.ends = Vec::new();
+        }
+    }
+
     /// Called for each entry before its row is read. Prefetches when the rows of the last prefetch
     /// are used up.
     #[inline]

@@ -3,6 +3,9 @@
 use super::write_options::WriteFlags;
 use crate::txn::Transaction;
 
+/// [`RowScratch::trim`] keeps buffers of up to this many bytes.
+const KEPT_BYTES: usize = 4 << 10;
+
 /// Buffers that a session keeps as long as it uses the table, so that writing a row allocates
 /// nothing.
 #[derive(Default)]
@@ -14,6 +17,26 @@ pub struct RowScratch {
     pub(super) old_value: Vec<u8>,
     pub(super) new_value: Vec<u8>,
     pub(super) claimed: ClaimedKeys,
+}
+
+impl RowScratch {
+    /// Frees buffers that have become large: each of thousands of sessions has its own.
+    pub fn trim(&mut self) {
+        let Self {
+            head,
+            tail,
+            old_entry,
+            new_entry,
+            old_value,
+            new_value,
+            claimed: _,
+        } = self;
+        for buffer in [head, tail, old_entry, new_entry, old_value, new_value] {
+            if buffer.capacity() > KEPT_BYTES {
+                *buffer = Vec::new();
+            }
+        }
+    }
 }
 
 /// Keys that the write of a row has locked or noted for the validation, and that the transaction

@@ -3,7 +3,7 @@
 use firn::base::Value;
 use firn::base::allocator_stats::{AllocatorBytes, AllocatorStats};
 use firn::base::options::Options;
-use firn::db::Db;
+use firn::db::{Db, MemoryReport};
 use firn::env::{Env, MemEnv};
 use firn::txn::Isolation;
 use rand::rngs::StdRng;
@@ -45,7 +45,7 @@ fn open_with(env: &MemEnv, limit: u64, allocator: Option<Arc<dyn AllocatorStats>
 fn within(db: &Db) {
     let memory = db.memory();
     let caches = memory.block_cache + memory.row_cache;
-    let others = memory.memtables + memory.write_sets + memory.pinned;
+    let others = memory.memtables + memory.write_sets + memory.sessions + memory.pinned;
     assert_eq!(memory.total(), caches + others + memory.uncounted);
     assert!(memory.total() <= memory.limit, "{memory:?}");
 }
@@ -226,6 +226,27 @@ fn write_sets_take_their_memory_from_the_caches() {
     let after = db.memory();
     assert_eq!(after.write_sets, 0);
     assert_eq!(after.block_cache_capacity, before.block_cache_capacity);
+}
+
+/// Sessions count, and take their memory from the caches, but leave them a part that works.
+#[test]
+fn sessions_take_their_memory_from_the_caches() {
+    let db = open(&MemEnv::new(), 16 << 20);
+    let before = db.memory();
+    let guest = db.open_ephemeral(Path::new("/temporary")).unwrap();
+    // A cursor of a temporary table belongs to the ephemeral database.
+    let of_guest = guest.charge_session(1 << 20);
+    let charges: Vec<_> = (0..1500).map(|_| db.charge_session(8 << 10)).collect();
+    let during = db.memory();
+    assert_eq!(during.sessions, 1500 * (8 << 10) + (1 << 20));
+    let caches = |memory: &MemoryReport| memory.block_cache_capacity + memory.row_cache_capacity;
+    assert!(caches(&during) < caches(&before) / 3, "{during:?}");
+    assert!(caches(&during) > during.limit / 32, "{during:?}");
+    drop((charges, of_guest, guest));
+    let after = db.memory();
+    assert_eq!(after.sessions, 0);
+    // A cache grows by an eighth or more.
+    assert!(after.block_cache_capacity > before.block_cache_capacity / 8 * 7);
 }
 
 /// An allocator with as much memory in use as the test says.

@@ -25,6 +25,8 @@ pub struct MemoryReport {
     pub memtables: u64,
     /// Uncommitted write sets of transactions, and the memory of loads.
     pub write_sets: u64,
+    /// Sessions and cursors, also those of idle sessions and of tables in the server's table cache.
+    pub sessions: u64,
     /// Memory that open files keep outside of the block cache: the top levels of their indexes, and
     /// pinned index partitions with their filters.
     pub pinned: u64,
@@ -46,7 +48,8 @@ pub struct MemoryReport {
 impl MemoryReport {
     /// Sum of the parts that the engine counts.
     pub fn counted(&self) -> u64 {
-        self.memtables + self.write_sets + self.pinned + self.block_cache + self.row_cache
+        let caches = self.pinned + self.block_cache + self.row_cache;
+        self.memtables + self.write_sets + self.sessions + caches
     }
 
     /// All memory in use.
@@ -65,6 +68,8 @@ struct MemoryDemand {
     /// Configured size at which a memtable freezes.
     memtable_size: u64,
     write_sets: u64,
+    /// Sessions and cursors.
+    sessions: u64,
     /// Memory that the allocator reports and the engine does not count, at most half of the limit.
     uncounted: u64,
 }
@@ -101,9 +106,10 @@ const CACHES_SHARE_MIN: u64 = 8;
 const ROWS_SHARE: u64 = 3;
 /// The caches' room changes in steps of 1/64 of the limit.
 const STEPS: u64 = 64;
-/// Memory that is not counted takes at most 1/2 of the limit from the parts. With more the caches
-/// would be too small to work, and what takes the memory would take it all the same.
-const UNCOUNTED_SHARE_MAX: u64 = 2;
+/// Sessions and memory that is not counted take at most 1/2 of the limit from the other parts. With
+/// more memtables and caches would be too small to work, and what takes the memory would take it
+/// all the same. Beyond that they still take up to 1/2 of the caches' room.
+const FIXED_SHARE_MAX: u64 = 2;
 /// Of a limit beyond `SLACK_FROM`, uncounted memory may take 1/10 without taking it from the parts:
 /// all parts are seldom full at once, and the resident memory may exceed the limit by a tenth and
 /// 32 MiB. Small limits have no slack, because the memory of sessions does not shrink with them.
@@ -125,7 +131,9 @@ fn slack(limit: u64) -> u64 {
 fn split(limit: u64, demand: MemoryDemand) -> MemorySplit {
     let step = (limit / STEPS).max(1);
     // Round up: the size of the memtables changes only when the others take a step more or less.
-    let others = (demand.write_sets + demand.uncounted).next_multiple_of(step);
+    let fixed = demand.sessions + demand.uncounted;
+    let bounded = fixed.min(limit / FIXED_SHARE_MAX);
+    let others = (demand.write_sets + bounded).next_multiple_of(step);
     let left = limit.saturating_sub(others);
     let memtable_size = (left / MEMTABLE_SHARE)
         .max(MEMTABLE_MIN)
@@ -133,8 +141,9 @@ fn split(limit: u64, demand: MemoryDemand) -> MemorySplit {
     let reserved =
         demand.memtables.max(MEMTABLES * footprint(memtable_size)) + demand.ephemeral_memtables;
     // Round down: the caches grow by a step only when there is room for the whole step.
-    let caches = left.saturating_sub(reserved) / step * step;
-    let caches = caches.max(step);
+    let caches = left.saturating_sub(reserved);
+    let caches = caches - (fixed - bounded).min(caches / 2);
+    let caches = (caches / step * step).max(step);
     let rows = caches / ROWS_SHARE;
     let blocks = caches - rows;
     MemorySplit {
@@ -147,12 +156,12 @@ fn split(limit: u64, demand: MemoryDemand) -> MemorySplit {
 
 /// The memory arbiter of a database: divides the memory limit among the parts.
 ///
-/// Memtables and write sets take what they need. The caches get the rest, in steps. Within the
-/// block cache's part, open files come first (see [`crate::cache::PinBudget`]): up to half of the
-/// part they pin their indexes and filters. Beyond that they keep only the top of their index,
-/// which is evicted when others need the memory, and partitions, filters and dictionaries enter and
-/// leave the cache like blocks. When the limit is lowered, files that pin more are closed; their
-/// next reads open them again.
+/// Memtables, write sets and sessions take what they need. The caches get the rest, in steps.
+/// Within the block cache's part, open files come first (see [`crate::cache::PinBudget`]): up to
+/// half of the part they pin their indexes and filters. Beyond that they keep only the top of their
+/// index, which is evicted when others need the memory, and partitions, filters and dictionaries
+/// enter and leave the cache like blocks. When the limit is lowered, files that pin more are
+/// closed; their next reads open them again.
 ///
 /// The more memory frozen memtables take, the more writers are slowed. When the memtables leave
 /// less than an eighth of the limit to the caches, writers stop until a flush has made room; the
@@ -189,6 +198,8 @@ pub(in crate::db) struct MemoryArbiter {
     /// Memory of the memtables of all ephemeral databases whose host database is this one; it
     /// counts within this database's limit.
     ephemeral_memtables: Arc<MemoryTracker>,
+    /// Memory of the host's sessions and cursors.
+    sessions: Arc<MemoryTracker>,
     closed: Mutex<ClosedFiles>,
     /// The memory of the ephemeral database, if this is the memory arbiter of one; `None` for the
     /// server's database.
@@ -228,6 +239,7 @@ impl MemoryArbiter {
             current: Mutex::default(),
             uncounted: AtomicU64::new(0),
             ephemeral_memtables: Arc::default(),
+            sessions: Arc::default(),
             closed: Mutex::default(),
             guest: None,
         }
@@ -245,6 +257,7 @@ impl MemoryArbiter {
             Arc::new(RowCache::new(0)),
             Arc::clone(&self.write_sets),
         );
+        guest.sessions = Arc::clone(&self.sessions);
         guest.guest = Some(EphemeralMemory {
             host: Arc::clone(&self.mutable),
             charge: Mutex::new(charge),
@@ -274,6 +287,7 @@ impl MemoryArbiter {
                     ephemeral_memtables: 0,
                     memtable_size,
                     write_sets: 0,
+                    sessions: 0,
                     uncounted: 0,
                 };
                 let split = split(limit, nothing);
@@ -310,7 +324,7 @@ impl MemoryArbiter {
             }
             limit => {
                 let beyond_slack = current.uncounted.bytes().saturating_sub(slack(limit));
-                let uncounted = beyond_slack.min(limit / UNCOUNTED_SHARE_MAX);
+                let uncounted = beyond_slack.min(limit / FIXED_SHARE_MAX);
                 let demand = self.demand(super_version, uncounted);
                 (split(limit, demand), uncounted)
             }
@@ -340,6 +354,7 @@ impl MemoryArbiter {
             ephemeral_memtables: self.ephemeral_memtables.sum(),
             memtable_size: self.mutable.memtable_size.load(Ordering::Relaxed),
             write_sets: self.write_sets.in_use(),
+            sessions: self.sessions.sum(),
         }
     }
 
@@ -348,7 +363,9 @@ impl MemoryArbiter {
     pub(in crate::db) fn frozen_room(&self) -> Option<u64> {
         let limit = self.mutable.memory_limit.load(Ordering::Relaxed);
         let most = limit - limit / CACHES_SHARE_MIN;
-        let others = self.uncounted.load(Ordering::Relaxed) + self.write_sets.in_use();
+        // However many sessions there are, writers must get on.
+        let fixed = self.uncounted.load(Ordering::Relaxed) + self.sessions.sum();
+        let others = fixed.min(limit / FIXED_SHARE_MAX) + self.write_sets.in_use();
         (limit > 0).then(|| most.saturating_sub(others))
     }
 
@@ -364,15 +381,21 @@ impl MemoryArbiter {
         self.write_sets.begin_load(host.unwrap_or(&self.mutable))
     }
 
-    /// Has `observer` called when the memory of write sets, loads or ephemeral memtables crosses a
-    /// multiple of `every` bytes. The observers of an ephemeral database have no effect: it uses
-    /// the memory trackers of its host database, and a tracker keeps its first observer.
+    /// A charge of `bytes` for the memory of a session or cursor of the host.
+    pub(in crate::db) fn charge_session(&self, bytes: u64) -> MemoryCharge {
+        MemoryCharge::exact(Arc::clone(&self.sessions), bytes)
+    }
+
+    /// Has `observer` called when the memory of write sets, loads, sessions or ephemeral memtables
+    /// crosses a multiple of `every` bytes. The observers of an ephemeral database have no effect:
+    /// it uses the memory trackers of its host database, and a tracker keeps its first observer.
     pub(in crate::db) fn observe(
         &self,
         every: u64,
         observer: impl Fn() + Clone + Send + Sync + 'static,
     ) {
         self.write_sets.observe(every, observer.clone());
+        self.sessions.observe(every, observer.clone());
         self.ephemeral_memtables.observe(every, observer);
     }
 
@@ -390,6 +413,7 @@ impl MemoryArbiter {
             limit: self.mutable.memory_limit.load(Ordering::Relaxed),
             memtables: memtable_bytes(super_version) + self.ephemeral_memtables.sum(),
             write_sets: self.write_sets.in_use(),
+            sessions: self.sessions.sum(),
             pinned: self.cache.pins().used(),
             block_cache: blocks.bytes,
             block_cache_capacity: blocks.capacity,
@@ -539,6 +563,12 @@ impl Db {
     /// Memory use by part.
     pub fn memory(&self) -> MemoryReport {
         self.work.memory.report(&self.cx.super_versions.pin())
+    }
+
+    /// A charge of `bytes` for the memory of a session or cursor, which counts under the memory
+    /// limit as long as the charge lives.
+    pub fn charge_session(&self, bytes: u64) -> MemoryCharge {
+        self.work.memory.charge_session(bytes)
     }
 
     /// Reads the allocator's statistics. A thread of the database does it every 100 ms; a database

@@ -111,6 +111,12 @@ impl GapScan {
         self.neighbours.close();
     }
 
+    /// As [`Self::close`], and frees the memory of the sources.
+    pub(super) fn park(&mut self) {
+        self.close();
+        self.neighbours.park();
+    }
+
     pub(super) fn turn(&mut self, on: bool) {
         self.on = on;
     }

@@ -24,6 +24,7 @@ impl AllocatorStats for FakeAllocator {
             metadata: MIB,
             resident: self.resident.load(Ordering::Relaxed),
             retained: 0,
+            thread_caches: 0,
             outside: 0,
         }
     }

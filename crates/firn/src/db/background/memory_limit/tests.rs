@@ -8,6 +8,7 @@ fn demand(memtables: u64, write_sets: u64) -> MemoryDemand {
         ephemeral_memtables: 0,
         memtable_size: 64 * MIB,
         write_sets,
+        sessions: 0,
         uncounted: 0,
     }
 }
@@ -96,6 +97,30 @@ fn uncounted_memory_takes_room_from_the_caches() {
     };
     assert!(caches(32 * MIB) <= caches(0) - 24 * MIB);
     assert!(caches(limit / 2) > limit / 4);
+}
+
+/// Sessions come out of the caches' room, but neither stop writers nor the caches.
+#[test]
+fn sessions_take_room_from_the_caches() {
+    let limit = 64 * MIB;
+    let with = |sessions| {
+        let demand = MemoryDemand {
+            sessions,
+            ..demand(0, 0)
+        };
+        split(limit, demand)
+    };
+    let (none, some, many) = (with(0), with(16 * MIB), with(2 * limit));
+    assert!(some.blocks + some.rows <= none.blocks + none.rows - 12 * MIB);
+    assert_eq!(many.memtable_size, with(limit / 2).memtable_size);
+    assert!(many.memtable_size >= limit / 16);
+    assert!(many.blocks + many.rows >= limit / 8);
+    let mut last = u64::MAX;
+    for mib in 0..256 {
+        let split = with(mib * MIB);
+        assert!(split.blocks + split.rows <= last, "{mib}: {split:?}");
+        last = split.blocks + split.rows;
+    }
 }
 
 /// The slack never uses up what the resident memory may exceed the limit by, a tenth and 32 MiB.
