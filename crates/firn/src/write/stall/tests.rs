@@ -185,24 +185,30 @@ fn writers_pass_by_their_timers_at_the_rate() {
     let took = clock.monotonic_micros() - begun;
     assert!(took >= 11 * 15_000, "{took}");
     let stats = stall.stats();
+    // A thread that starts late finds that nothing is owed any more, and is not delayed.
+    assert!(stats.delays < WRITERS, "{stats:?}");
+    assert_eq!(stats.stops, 0);
+}
+
+/// The clock of this environment stands still while writers sleep, so each writer owes the time of
+/// all before it, however late its thread starts.
+#[test]
+fn writers_pass_where_the_clock_stands_still() {
+    const WRITERS: u64 = 8;
+    let stall = slow_on(Arc::new(MemEnv::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..WRITERS {
+            scope.spawn(|| pass(&stall).unwrap());
+        }
+    });
+    let stats = stall.stats();
     assert_eq!((stats.delays, stats.stops), (WRITERS - 1, 0));
     assert_eq!(
         stats.by_reason[StallReason::Memtables as usize].0,
         WRITERS - 1
     );
-    assert!(ends(&stall, StallEnd::Timer) >= WRITERS / 2, "{stats:?}");
-}
-
-/// The clock of this environment stands still while writers sleep.
-#[test]
-fn writers_pass_where_the_clock_stands_still() {
-    let stall = slow_on(Arc::new(MemEnv::new()));
-    std::thread::scope(|scope| {
-        for _ in 0..8 {
-            scope.spawn(|| pass(&stall).unwrap());
-        }
-    });
-    assert_eq!(stall.stats().delays, 7);
+    // Only its own timer lets the last writer of the line pass.
+    assert!(ends(&stall, StallEnd::Timer) > 0, "{stats:?}");
 }
 
 #[test]
@@ -275,7 +281,8 @@ fn a_wait_ends_with_its_timeout() {
 
 #[test]
 fn the_host_learns_of_long_sleeps() {
-    let stall = slow();
+    // The second pass owes the time of the first, however late it comes.
+    let stall = slow_on(Arc::new(MemEnv::new()));
     pass(&stall).unwrap();
     let session = Session::default();
     let charge = stall.pass(&session).unwrap();
