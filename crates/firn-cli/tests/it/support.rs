@@ -302,7 +302,7 @@ impl World {
 /// Opens a database that was just closed. A process that another test starts holds a copy of the
 /// lock's file from its fork until its exec, so the lock may outlive the database for a moment.
 fn reopen(dir: &Path, options: Options) -> Arc<Db> {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(120);
     loop {
         match open_with(dir, options.clone()) {
             Err(error) if error.kind() == &ErrorKind::Busy && Instant::now() < deadline => {

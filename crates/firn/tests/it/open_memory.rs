@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 const KEYS: u32 = 100_000;
 
@@ -235,9 +236,14 @@ fn threads_read_while_the_limit_changes() {
     (0..KEYS)
         .step_by(4)
         .for_each(|row| check(&db, row, Some(0)));
-    let stats = db.pin_stats();
+    // A job may have some files pinned for a moment yet.
+    let settled = (0..60_000).find_map(|_| {
+        let stats = db.pin_stats();
+        std::thread::sleep(Duration::from_millis(1));
+        (stats.used <= stats.limit + stats.limit / 8).then_some(stats)
+    });
+    let stats = settled.unwrap_or_else(|| panic!("{:?}", db.pin_stats()));
     assert!(stats.evictions > 20, "{stats:?}");
-    assert!(stats.used <= stats.limit + stats.limit / 8, "{stats:?}");
 }
 
 /// The thread `firn-pins` brings the pins back below a lower limit, without a flush, a compaction

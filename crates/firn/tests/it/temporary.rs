@@ -351,7 +351,7 @@ fn a_database_that_closes_holds_up_no_other_table() {
     let (answer, answered) = channel();
     let asks = Arc::clone(&tables);
     let asking = std::thread::spawn(move || answer.send(asks.find("a").is_none()));
-    let found = answered.recv_timeout(Duration::from_secs(20));
+    let found = answered.recv_timeout(Duration::from_secs(120));
     let closing = !creating.is_finished();
     env.clear();
     assert_eq!(found, Ok(true), "the close of a database holds the lock");

@@ -59,7 +59,7 @@ impl Messages {
             }
             let late = self
                 .more
-                .wait_for(&mut all, Duration::from_secs(20))
+                .wait_for(&mut all, Duration::from_secs(120))
                 .timed_out();
             assert!(!late, "no message {start:?} among {all:#?}");
         }
@@ -77,7 +77,7 @@ impl Messages {
 const DIR: &str = "/db";
 
 fn wait_until(mut is_so: impl FnMut() -> bool) {
-    let patience = 20_000;
+    let patience = 120_000;
     let so = (0..patience).any(|_| {
         std::thread::sleep(Duration::from_millis(1));
         is_so()

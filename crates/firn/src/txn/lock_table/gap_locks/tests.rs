@@ -5,7 +5,7 @@ use rand::{Rng, SeedableRng};
 use std::thread;
 use std::time::Duration;
 
-const SECONDS_10: u64 = 10_000_000;
+const LONG_US: u64 = 120_000_000;
 
 fn key(n: u32) -> Vec<u8> {
     let mut key = 7_u32.to_be_bytes().to_vec();
@@ -191,7 +191,7 @@ fn an_insert_waits_for_all_who_have_locked_its_gap() {
     assert!(!table.is_gap_locked(&a, &key(2)));
     let waiting = {
         let (table, c) = (Arc::clone(&table), Arc::clone(&c));
-        thread::spawn(move || table.await_gap(&c, &key(7), SECONDS_10))
+        thread::spawn(move || table.await_gap(&c, &key(7), LONG_US))
     };
     let wait = || loop {
         if let [wait] = &table.waits()[..] {
@@ -218,12 +218,12 @@ fn two_inserts_into_each_others_gaps_are_a_deadlock() {
     a.set_changed_rows(1);
     let waiting = {
         let (table, a) = (Arc::clone(&table), Arc::clone(&a));
-        thread::spawn(move || table.await_gap(&a, &key(3), SECONDS_10))
+        thread::spawn(move || table.await_gap(&a, &key(3), LONG_US))
     };
     while table.waits().is_empty() {
         thread::sleep(Duration::from_millis(1));
     }
-    let error = table.await_gap(&b, &key(4), SECONDS_10).unwrap_err();
+    let error = table.await_gap(&b, &key(4), LONG_US).unwrap_err();
     assert_eq!(*error.kind(), crate::base::ErrorKind::Deadlock);
     table.release_all(&b);
     waiting.join().unwrap().unwrap();
@@ -234,7 +234,7 @@ fn a_deadlock_goes_through_rows_and_gaps() {
     let table = Arc::new(LockTable::merging_at(100));
     let (a, b) = (LockOwner::new(1, 0), LockOwner::new(2, 0));
     let wait = WaitPolicy::Wait {
-        timeout_micros: SECONDS_10,
+        timeout_micros: LONG_US,
     };
     table.lock_gap(&a, &key(0), &key(10));
     let exclusive = crate::txn::LockMode::Exclusive;
@@ -242,7 +242,7 @@ fn a_deadlock_goes_through_rows_and_gaps() {
     b.set_changed_rows(5);
     let waiting = {
         let (table, b) = (Arc::clone(&table), Arc::clone(&b));
-        thread::spawn(move || table.await_gap(&b, &key(3), SECONDS_10))
+        thread::spawn(move || table.await_gap(&b, &key(3), LONG_US))
     };
     while table.waits().is_empty() {
         thread::sleep(Duration::from_millis(1));
@@ -264,7 +264,7 @@ fn a_wait_for_a_gap_ends_with_its_time_and_with_a_kill() {
     }
     let waiting = {
         let (table, b) = (Arc::clone(&table), Arc::clone(&b));
-        thread::spawn(move || table.await_gap(&b, &key(3), SECONDS_10))
+        thread::spawn(move || table.await_gap(&b, &key(3), LONG_US))
     };
     while table.waits().is_empty() {
         thread::sleep(Duration::from_millis(1));

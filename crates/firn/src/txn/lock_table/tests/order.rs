@@ -51,11 +51,11 @@ fn key(n: u8) -> [u8; 5] {
     [0, 0, 0, 7, n]
 }
 
-const SECONDS_20: u64 = 20_000_000;
+const LONG_US: u64 = 120_000_000;
 
 /// A failed assertion leaves requests behind: they must not wait as long as [`super::LONG`].
 const LONG: WaitPolicy = WaitPolicy::Wait {
-    timeout_micros: SECONDS_20,
+    timeout_micros: LONG_US,
 };
 
 #[test]
@@ -65,7 +65,7 @@ fn an_insert_does_not_wait_for_gap_locks_of_a_fixed_order() {
         let (first, second, free) = (owner(1), owner(2), owner(100));
         table.lock_gap(&second, &key(3), &key(6));
         assert!(!table.is_gap_locked(&first, &key(4)));
-        table.await_gap(&first, &key(4), SECONDS_20).unwrap();
+        table.await_gap(&first, &key(4), LONG_US).unwrap();
         // The order is fixed for both transactions, so neither waits for a gap lock of the other.
         table.lock_gap(&first, &key(7), &key(9));
         assert!(!table.is_gap_locked(&second, &key(8)));
@@ -88,7 +88,7 @@ fn an_insert_is_granted_while_a_transaction_of_its_order_has_the_gap() {
         table.lock_gap(&second, &key(3), &key(6));
         table.lock_gap(&free, &key(2), &key(5));
         thread::scope(|scope| {
-            let waiting = scope.spawn(|| table.await_gap(&first, &key(4), SECONDS_20));
+            let waiting = scope.spawn(|| table.await_gap(&first, &key(4), LONG_US));
             until_waiting(&table, 1);
             assert_eq!(table.waits()[0].blockers, [100]);
             while host.0.lock().is_empty() {
@@ -108,7 +108,7 @@ fn a_gap_lock_over_a_waiting_insert_is_reported() {
         let (first, second, one, two) = (owner(1), owner(2), owner(100), owner(101));
         table.lock_gap(&one, &key(3), &key(6));
         thread::scope(|scope| {
-            let waiting = scope.spawn(|| table.await_gap(&first, &key(4), SECONDS_20));
+            let waiting = scope.spawn(|| table.await_gap(&first, &key(4), LONG_US));
             until_waiting(&table, 1);
             while host.0.lock().is_empty() {
                 thread::yield_now();
@@ -251,7 +251,7 @@ fn the_blocker_cannot_go_on_while_it_is_reported() {
                     slow.released.store(true, Ordering::SeqCst);
                 });
                 match gap {
-                    true => table.await_gap(&waiter, &key(4), SECONDS_20).unwrap(),
+                    true => table.await_gap(&waiter, &key(4), LONG_US).unwrap(),
                     false => _ = table.acquire(&waiter, &key(4), Exclusive, LONG).unwrap(),
                 }
             });
