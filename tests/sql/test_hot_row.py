@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
+import time
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -19,6 +21,8 @@ from firn_lab.hot_row.sessions import QUERY_KILLED, TIMED_OUT, HotRow, Mix
 
 SESSIONS = int(os.environ.get("FIRN_TEST_HOT_SESSIONS", "500"))
 SECONDS = float(os.environ.get("FIRN_TEST_HOT_SECONDS", "3"))
+# Less than the 50 s after which plain sessions time out, too.
+BLOCKED_SECONDS_MAX = 45.0
 
 
 @pytest.mark.parametrize("threads", ["one-thread-per-connection", "pool-of-threads"])
@@ -34,20 +38,29 @@ def test_the_count_is_exact(own_server: Callable[..., Server], threads: str) -> 
         with holder.cursor() as cursor:
             cursor.execute("BEGIN")
             cursor.execute("UPDATE hot SET n = n + 0 WHERE id = 1")
-        blocked = row.round(0.0, 1.5, drain=False)
+        errors: Counter[int] = Counter()
+        deadline = time.monotonic() + BLOCKED_SECONDS_MAX
+        while not (errors[TIMED_OUT] and errors[QUERY_KILLED]):
+            assert time.monotonic() < deadline, errors
+            blocked = row.round(0.0, 1.5, drain=False)
+            assert blocked.commits == 0
+            errors += blocked.errors
+            # The pool begins a few statements only while the row is held, perhaps no hasty one, and
+            # the kills wait behind the others.
+            if threads == "pool-of-threads":
+                break
         holder.close()
-        done = row.round(0.0, SECONDS)
-        assert blocked.commits == 0
-        if threads == "one-thread-per-connection":
-            assert blocked.errors[TIMED_OUT] > 0
-            assert blocked.errors[QUERY_KILLED] > 0
-        # The pool begins a few statements only while the row is held, perhaps no hasty one, and
-        # the kills wait behind the others.
-        assert done.commits > 0
+        deadline = time.monotonic() + 60
+        while row.round(0.0, SECONDS).commits == 0:
+            assert time.monotonic() < deadline
         assert row.check() == []
         if IS_FIRN:
             # No wait, and no lock of a killed or timed out session is left.
             for view in ("firn_lock_waits", "firn_locks"):
-                assert server.query(f"SELECT * FROM information_schema.{view}") == ()
+                deadline = time.monotonic() + 60
+                while left := server.query(f"SELECT * FROM information_schema.{view}"):
+                    # A session that was killed may not have ended yet.
+                    assert time.monotonic() < deadline, left
+                    time.sleep(0.1)
         server.crash_and_recover()
         assert row.check() == []
