@@ -13,17 +13,17 @@ rows. It starts to replicate by itself, as after a machine's restart: nothing he
 from __future__ import annotations
 
 import contextlib
-import socket
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pymysql
 import pymysql.cursors
-from server import ENGINE, IS_FIRN, Server
+from server import ENGINE, IS_FIRN, NO_PURGE, Server, free_port
 
 WORKERS = 4
-CATCH_UP_SECONDS_MAX = 90
+# Longer than the lock timeout and one more try.
+CATCH_UP_SECONDS_MAX = 180
 USER = "replica"
 
 COMMON = [
@@ -33,10 +33,10 @@ COMMON = [
     "--gtid-strict-mode=1",
     "--skip-networking=0",
     "--bind-address=127.0.0.1",
-    # At a start after a kill, InnoDB's purge sometimes aborts the server; see test_crash.py.
-    "--innodb-force-recovery=2",
-    "--loose-firn-lock-wait-timeout=20",
-    "--innodb-lock-wait-timeout=20",
+    NO_PURGE,
+    # Longer than the tests wait for a state in which an applier waits for a lock.
+    "--loose-firn-lock-wait-timeout=90",
+    "--innodb-lock-wait-timeout=90",
     # Makes transactions commit in groups, which a conservative replica applies in parallel.
     "--binlog-commit-wait-count=4",
     "--binlog-commit-wait-usec=2000",
@@ -59,13 +59,6 @@ class Diverged(AssertionError):
 def parallel(mode: str, workers: int = WORKERS) -> list[str]:
     """The options of a replica that applies transactions in parallel."""
     return [f"--slave-parallel-threads={workers}", f"--slave-parallel-mode={mode}"]
-
-
-def free_port() -> int:
-    """A TCP port of the loopback interface that nobody uses now."""
-    with contextlib.closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Pair:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import subprocess
 import threading
 import time
@@ -22,7 +21,7 @@ import crash_workload
 import pymysql
 import pytest
 import sysbench
-from server import IS_FIRN, REPOSITORY, Server
+from server import IS_FIRN, REPOSITORY, Server, free_port
 
 pytestmark = pytest.mark.skipif(not IS_FIRN, reason="firn backup is FIRN's")
 
@@ -190,13 +189,6 @@ class Load:
         assert self.per_second, "sysbench failed"
         for client in self.clients:
             assert not client.unexpected, client.unexpected
-
-
-def free_port() -> int:
-    """A port that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def test_each_backup_is_the_state_at_its_position(

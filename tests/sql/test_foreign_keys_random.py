@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from foreign_key_pair import KeyPair
-from server import ENGINE, IS_FIRN, Server
+from server import ENGINE, IS_FIRN, NO_PURGE, Server
 
 SECONDS = float(os.environ.get("FIRN_TEST_FOREIGN_KEY_SECONDS", "40"))
 TABLES = 6
@@ -188,7 +188,7 @@ class Run:
 def test_random_foreign_keys(own_server: Any, seed: int) -> None:
     if not IS_FIRN:
         pytest.skip(f"compares InnoDB with another engine, not with {ENGINE}")
-    server: Server = own_server()
+    server: Server = own_server(NO_PURGE)
     end = time.monotonic() + SECONDS
     rounds = 0
     while rounds == 0 or time.monotonic() < end:

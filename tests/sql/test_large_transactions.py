@@ -15,7 +15,7 @@ from typing import Any
 
 import pymysql
 import pytest
-from server import ENGINE, IS_FIRN, LOCK_WAIT_TIMEOUTS, Server
+from server import ENGINE, IS_FIRN, LOCK_WAIT_TIMEOUTS, NO_PURGE, Server
 
 LIMIT = "--loose-firn-txn-memory-limit=1048576"
 BINLOG = ["--log-bin=bin", "--sync-binlog=1", "--binlog-format=ROW", "--server-id=1"]
@@ -35,7 +35,7 @@ def _run(session: pymysql.Connection[Any], *statements: str) -> list[tuple[Any, 
 
 
 def _start(own_server: Make, *options: str) -> Server:
-    server = own_server(LIMIT, *options)
+    server = own_server(LIMIT, NO_PURGE, *options)
     server.query("CREATE DATABASE d")
     for table, engine in (("f", ENGINE), ("i", "InnoDB")):
         server.query(

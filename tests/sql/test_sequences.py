@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 import threading
+import time
 from typing import Any
 
 import pymysql
 import pytest
-from server import ENGINE, IS_FIRN, Server
+from server import ENGINE, IS_FIRN, Server, free_port
 
 
 def _rows(session: pymysql.Connection[Any], sql: str) -> list[tuple[Any, ...]]:
@@ -301,8 +301,10 @@ def test_no_value_comes_again_after_a_crash(own_server: Any) -> None:
         threads = [threading.Thread(target=take, args=(way,)) for way in (True, False)]
         for thread in threads:
             thread.start()
+        deadline = time.monotonic() + 60
         while len(seen) < before + 60:
-            pass
+            assert time.monotonic() < deadline, len(seen) - before
+            time.sleep(0.005)
         server.kill()
         for thread in threads:
             thread.join()
@@ -326,9 +328,7 @@ def test_a_copy_of_the_files_has_the_values(own_server: Any) -> None:
 
 @pytest.mark.parametrize("binlog_format", ["ROW", "MIXED"])
 def test_a_replica_goes_on_where_the_primary_stopped(own_server: Any, binlog_format: str) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     primary: Server = own_server(
         "--server-id=1",
         "--log-bin",

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from typing import Any
 
 import pymysql
 import pytest
-from server import ENGINE, IS_FIRN, Server
+from server import ENGINE, IS_FIRN, Server, free_port
 
 pytestmark = pytest.mark.skipif(not IS_FIRN, reason="about FIRN itself")
 
@@ -212,9 +211,7 @@ def test_an_innodb_dump_loads(connection: pymysql.Connection[Any]) -> None:
 
 def test_a_replica_notes_options_and_refuses_encryption(own_server: Any) -> None:
     """The primary's engine knows none of InnoDB's attributes and lets them pass with a warning."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     options = ("--server-id=1", "--log-bin", "--skip-networking=0", "--bind-address=127.0.0.1")
     primary: Server = own_server(*options, f"--port={port}", "--default-storage-engine=MyISAM")
     replica: Server = own_server("--server-id=2")
