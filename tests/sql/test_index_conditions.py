@@ -328,11 +328,14 @@ def test_a_kill_ends_a_scan_that_finds_nothing(server: Server, database: str) ->
 
         thread = threading.Thread(target=scan)
         thread.start()
+        # After two seconds the statement compares rows: its planning takes much less.
+        deadline = time.monotonic() + 60
         while not server.query(
             "SELECT 1 FROM information_schema.processlist "
-            f"WHERE id = {connection.thread_id()} AND info LIKE 'SELECT v%%'"
+            f"WHERE id = {connection.thread_id()} AND info LIKE 'SELECT v%%' AND time_ms > 2000"
         ):
-            time.sleep(0.01)
+            assert time.monotonic() < deadline, killed
+            time.sleep(0.05)
         server.query(f"KILL QUERY {connection.thread_id()}")
         thread.join(60)
         assert not thread.is_alive()

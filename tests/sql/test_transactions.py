@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -294,6 +295,14 @@ def test_installed_late_beside_a_binary_log_it_takes_part(
         assert server.query(f"SELECT * FROM d.{table}") == ((1, 1), (2, 2))
 
 
+def _until(server: Server, sql: str, wanted: object) -> None:
+    """Waits until a query has this result."""
+    deadline = time.monotonic() + 60
+    while (found := server.query(sql)) != wanted:
+        assert time.monotonic() < deadline, found
+        time.sleep(0.02)
+
+
 def test_a_prepared_transaction_blocks_others_after_its_session(
     own_server: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -314,6 +323,10 @@ def test_a_prepared_transaction_blocks_others_after_its_session(
         _run(session, f"XA END 'x{n}'", f"XA PREPARE 'x{n}'")
         session.close()
 
+    # The server detaches the transactions before it takes their sessions off its list.
+    sessions = "SELECT COUNT(*) FROM information_schema.processlist WHERE db = 'd'"
+    _until(server, sessions, ((0,),))
+
     def update(n: int) -> None:
         session = server.connect("d")
         _run(session, f"UPDATE t SET v = v + 10 WHERE id = {n}")
@@ -325,8 +338,7 @@ def test_a_prepared_transaction_blocks_others_after_its_session(
     waiting = (
         "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'UPDATE t SET v%'"
     )
-    while server.query(waiting) != ((8,),):
-        pass
+    _until(server, waiting, ((8,),))
     for n in range(1, 9):
         server.query(f"XA COMMIT 'x{n}'")
     for waiter in waiters:
@@ -365,4 +377,5 @@ def test_a_delete_killed_while_it_is_planned_fails(server: Server) -> None:
                 except pymysql.err.MySQLError:
                     pass
     assert set(ends) <= {-1, 0, 20000}
-    assert ends.count(0) * 4 <= ends.count(-1), ends
+    # Without the check in the engine, nearly all kills during the planning end like this.
+    assert ends.count(0) <= ends.count(-1), ends
