@@ -24,7 +24,7 @@ CASES = (
     "oltp_read_write:tables=2,zipf=0.9",
     "bulk_insert:seconds=2,lead_seconds=0",
 )
-BASE = Params(threads=1, seconds=1, lead_seconds=1, warm_seconds=0, scale=0.005)
+BASE = Params(threads=1, seconds=1, lead_seconds=2, warm_seconds=0, scale=0.005)
 PLAN = Plan(
     "test",
     "",

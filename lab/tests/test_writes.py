@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 import zlib
+from collections import Counter
 from pathlib import Path
 from random import Random
 
@@ -43,14 +45,23 @@ def shop(innodb: Target) -> Shop:
 
 
 def test_a_round_of_the_shop(shop: Shop, innodb: Target) -> None:
-    outcome = run_round(shop, innodb)
-    counts = {part.name: part.count for part in outcome.parts}
+    counts: Counter[str] = Counter()
+    transactions = rounds = 0
+    orders = 0.0
+    deadline = time.monotonic() + 120
+    # Further rounds must register other names. On a slow disk, a round has few transactions.
+    while rounds < 2 or transactions < 100:
+        assert time.monotonic() < deadline, counts
+        outcome = run_round(shop, innodb)
+        counts.update({part.name: part.count for part in outcome.parts})
+        transactions += outcome.transactions
+        orders += outcome.figures["orders_per_minute"]
+        rounds += 1
     assert set(counts) >= {"login", "browse", "purchase"}
-    # Three of five transactions browse.
-    assert 0.4 < counts["browse"] / outcome.transactions < 0.8
-    assert outcome.figures["orders_per_minute"] > 0
-    # A second round must register other names.
-    run_round(shop, innodb)
+    # Three of five transactions browse. Six standard deviations are allowed.
+    deviation = (0.24 * transactions) ** 0.5
+    assert abs(counts["browse"] - 0.6 * transactions) <= 6 * deviation
+    assert orders > 0
 
 
 def test_a_purchase_of_what_is_sold_out_leaves_nothing(shop: Shop, innodb: Target) -> None:
@@ -112,8 +123,12 @@ def test_blobs_are_as_random_as_asked() -> None:
 
 def test_blobs(innodb: Target) -> None:
     workload = made(innodb, "blobs", rows=8, bytes=200_000)
-    outcome = run_round(workload, innodb)
-    assert {part.name for part in outcome.parts} == {"select", "update"}
+    parts: set[str] = set()
+    deadline = time.monotonic() + 60
+    # On a slow disk, a round may have only one of them.
+    while parts != {"select", "update"}:
+        assert time.monotonic() < deadline, parts
+        parts |= {part.name for part in run_round(workload, innodb).parts}
     innodb.query("UPDATE blobs SET data = INSERT(data, 1000, 1, 'x') WHERE id = 3")
     assert workload.check(innodb) == ["blob 3 does not fit its digest"]
     innodb.query("DELETE FROM blobs WHERE id = 3")

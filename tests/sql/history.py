@@ -60,7 +60,7 @@ GONE = (0, 2006, 2013, 2014, 1053, 1927, 1080)
 KILLED = (1317, 1969, 3024)
 TIMEOUT, DEADLOCK = 1205, 1213
 # Longest time of a statement in seconds; a statement waits for a lock for two seconds at most.
-STATEMENT_SECONDS_MAX = 40
+STATEMENT_SECONDS_MAX = 120
 EXPECTED = (*GONE, *KILLED, TIMEOUT, DEADLOCK, 1062, 1305, 1193)
 
 Row = tuple[int, int, int, int, str]
