@@ -502,7 +502,10 @@ def test_partitions_are_shown_without_a_word_in_the_log(server: Server, database
         for part in ("älter", "p1")
         for number in (0, 1)
     )
-    assert server.log()[already:] == ""
+    # Other sessions of the shared server may end meanwhile, and background work may be noted.
+    others = re.compile(r"\[Note\]|Aborted connection")
+    lines = server.log()[already:].splitlines()
+    assert [line for line in lines if not others.search(line)] == []
 
 
 def test_data_directory_shows_no_engine_files_as_databases(server: Server) -> None:

@@ -172,8 +172,8 @@ def _await_sync(cursor: Cursor) -> None:
     deadline = time.monotonic() + 60
     while True:
         assert time.monotonic() < deadline, syncs()
-        # The outcome of this transaction is what the next sync finds, unless a sync has come before
-        # the first look.
+        # The next sync is for the outcome of this transaction. There is none if the outcome was
+        # synced before the first look.
         cursor.execute("INSERT INTO tick VALUES ()")
         before, until = syncs(), time.monotonic() + 3
         while time.monotonic() < until:
