@@ -54,7 +54,7 @@ class FileSteps:
         except pymysql.err.MySQLError:
             if self.server.running():
                 assert self.server.process is not None
-                self.server.process.wait(10)
+                self.server.process.wait(60)
         finally:
             (_, count, _) = struct.unpack("=III", self.control.read_bytes())
             self._set(0, 0)

@@ -38,8 +38,10 @@ import pymysql
 from pymysql.constants import ER
 from server import LOCK_WAIT_TIMEOUTS, Server
 
-WAIT_SECONDS = 0.3
-RETURN_SECONDS_MAX = 20.0
+WAIT_SECONDS = 0.5
+RETURN_SECONDS_MAX = 60.0
+# Longer than the above, so that a statement that should return and waits is seen to wait.
+LOCK_WAIT_SECONDS = 90
 
 ERROR_NAMES = {
     number: name for name, number in vars(ER).items() if isinstance(number, int) and name.isupper()
@@ -214,7 +216,7 @@ class Player:
             connection = self.server.connect(self.database)
             with connection.cursor() as cursor:
                 cursor.execute(f"SET default_storage_engine = {self.engine}")
-                cursor.execute(f"SET {self.timeout_variable} = 30")
+                cursor.execute(f"SET {self.timeout_variable} = {LOCK_WAIT_SECONDS}")
             self.sessions[name] = Session(connection)
         return self.sessions[name]
 

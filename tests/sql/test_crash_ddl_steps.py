@@ -299,7 +299,7 @@ def test_a_kill_while_a_reader_holds_up_the_alter(name: str, mode: str) -> None:
 
 def wait_until_held(server: Server) -> None:
     """Waits until an ALTER waits for a metadata lock."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not server.query(
         "SELECT 1 FROM information_schema.processlist WHERE info LIKE 'ALTER%' "
         "AND state = 'Waiting for table metadata lock'"

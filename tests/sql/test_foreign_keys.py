@@ -601,7 +601,7 @@ def test_ddl_waits_for_rows_that_refer_to_the_table(server: Server, database: st
         thread.start()
         assert not done.wait(0.7), "the ALTER did not wait"
         writer.execute("COMMIT")
-        assert done.wait(20), "the ALTER still waits"
+        assert done.wait(60), "the ALTER still waits"
         thread.join()
         altering.execute("BEGIN")
         with pytest.raises(pymysql.err.MySQLError) as refused:
@@ -615,7 +615,7 @@ def test_ddl_waits_for_rows_that_refer_to_the_table(server: Server, database: st
         begun = time.monotonic()
         with pytest.raises(pymysql.err.MySQLError):
             altering.execute("ALTER TABLE p ADD y INT, ALGORITHM=COPY")
-        assert time.monotonic() - begun < 20
+        assert time.monotonic() - begun < 49
         writer.execute("ROLLBACK")
         altering.execute("ALTER TABLE p ADD y INT, ALGORITHM=COPY")
     child.close()

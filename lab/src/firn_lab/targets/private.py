@@ -24,7 +24,7 @@ STOP_SECONDS_MAX = 300.0
 QUIET_SECONDS = 3.0
 # Limit on the wait for SIGSTOP. A thread stops only when it leaves the kernel, and it may wait for
 # the disk there.
-FREEZE_SECONDS_MAX = 10.0
+FREEZE_SECONDS_MAX = 60.0
 # An idle server uses less than this fraction of a core.
 QUIET_CORES = 0.1
 # An idle server writes fewer bytes than this per second.
