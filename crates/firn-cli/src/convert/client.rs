@@ -13,14 +13,20 @@ use firn::base::{Error, ErrorKind, Result};
 /// The name of the advisory lock.
 const LOCK: &str = "firn convert";
 
-/// The shortest wait for the lock. The holder may be the previous session of this conversion, whose
-/// end the server notices soon, but not at once.
+/// The shortest wait for the lock. The holder may be the session of a conversion that has ended,
+/// whose end the server notices soon, but not at once.
 const LOCK_SECONDS_MIN: u32 = 5;
+
+/// The shortest wait for the lock if this conversion has held it. The holder is most likely its
+/// previous session, which ends even if the server is slow.
+const OWN_LOCK_SECONDS_MIN: u32 = 60;
 
 /// A connection that survives errors of statements.
 pub struct Client<'a> {
     args: &'a Convert,
     server: Option<Server>,
+    /// Whether a session of this client has held the lock.
+    locked: bool,
 }
 
 impl<'a> Client<'a> {
@@ -31,7 +37,11 @@ impl<'a> Client<'a> {
     /// Those of [`Server::connect`]; `Busy` if another conversion works on the server for longer
     /// than the wait for locks.
     pub fn new(args: &'a Convert) -> Result<Self> {
-        let mut client = Self { args, server: None };
+        let mut client = Self {
+            args,
+            server: None,
+            locked: false,
+        };
         client.server()?;
         Ok(client)
     }
@@ -61,7 +71,12 @@ impl<'a> Client<'a> {
                 server.ask("SET SESSION sql_log_bin = 0")?;
             }
             if !self.args.dry_run {
-                lock(&mut server, wait.max(LOCK_SECONDS_MIN))?;
+                let least = match self.locked {
+                    true => OWN_LOCK_SECONDS_MIN,
+                    false => LOCK_SECONDS_MIN,
+                };
+                lock(&mut server, wait.max(least))?;
+                self.locked = true;
             }
             self.server = Some(server);
         }
