@@ -195,9 +195,10 @@ def test_the_summary_names_value_and_ratio(store: Reader) -> None:
     ]
 
 
+@pytest.mark.usefixtures("no_purge")
 def test_workloads_of_our_own_are_recorded_with_their_figures(laboratory: Laboratory) -> None:
     """One of the two workloads kills and restarts the server while the measures watch it."""
-    base = Params(threads=2, seconds=0.5, lead_seconds=0.2, warm_seconds=0)
+    base = Params(threads=2, seconds=2, lead_seconds=0.2, warm_seconds=0)
     texts = ("tpcc:warehouses=1,scale=0.01", "recovery:rows=1000,log_mb=1")
     cases = tuple(parse_case(text, base) for text in texts)
     ended = laboratory.run(Plan("test", "", cases, ("engine:innodb",), blocks=2, budget=SMALL))

@@ -198,6 +198,7 @@ def test_an_operation_with_a_wrong_answer_is_told(
         workload.measure(innodb, SystemClock(), Heard(), 0)
 
 
+@pytest.mark.usefixtures("no_purge")
 def test_recovery(innodb: Target) -> None:
     workload = made(innodb, "recovery", rows=1000, log_mb=1)
     for _ in range(2):

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 
 import pymysql
 import pytest
+from pymysql.cursors import Cursor
 from server import IS_FIRN, Server
 
 pytestmark = pytest.mark.skipif(not IS_FIRN, reason="the log of FIRN is tested")
@@ -24,16 +25,23 @@ WRITERS = 4
 
 
 @contextlib.contextmanager
-def no_descriptor(server: Server) -> Iterator[None]:
-    """Lowers the limit below the lowest free descriptor, so that no file can be opened."""
+def no_descriptor(server: Server) -> Iterator[Callable[[], None]]:
+    """Lowers the limit below the lowest free descriptor, so that no file can be opened.
+
+    Gives a function that does so again, because the server may close a file.
+    """
     assert server.process is not None
     pid = server.process.pid
     before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    used = {int(name) for name in os.listdir(f"/proc/{pid}/fd")}
-    lowest = next(number for number in range(len(used) + 1) if number not in used)
-    resource.prlimit(pid, resource.RLIMIT_NOFILE, (lowest, before[1]))
+
+    def lower() -> None:
+        used = {int(name) for name in os.listdir(f"/proc/{pid}/fd")}
+        lowest = next(number for number in range(len(used) + 1) if number not in used)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (lowest, before[1]))
+
     try:
-        yield
+        lower()
+        yield lower
     finally:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
 
@@ -62,6 +70,13 @@ class Writer(threading.Thread):
                 time.sleep(0.002)
 
 
+def create_tables(cursor: Cursor, then: Callable[[], None]) -> None:
+    """Creates some tables, each of which needs a new file."""
+    for number in range(20):
+        cursor.execute(f"CREATE TABLE refused_{number} (id INT PRIMARY KEY) ENGINE=FIRN")
+        then()
+
+
 def condition(server: Server) -> str:
     """Value of the status variable."""
     return dict(server.query("SHOW GLOBAL STATUS LIKE 'Firn_condition'"))["Firn_condition"]
@@ -77,16 +92,16 @@ def test_commits_go_on_without_descriptors(own_server: Callable[..., Server]) ->
     for writer in writers:
         writer.start()
     time.sleep(1.0)
-    before = [writer.rows for writer in writers]
-    with no_descriptor(server):
+    with no_descriptor(server) as lower:
         with (
             contextlib.closing(asking),
             asking.cursor() as cursor,
             pytest.raises(pymysql.err.MySQLError),
         ):
-            cursor.execute("CREATE TABLE refused (id INT PRIMARY KEY) ENGINE=FIRN")
+            create_tables(cursor, lower)
         time.sleep(SECONDS)
-        # Each writer goes on. A commit that was on its way before does not count.
+        # Each writer still goes on. The commit that is on its way does not count.
+        before = [writer.rows for writer in writers]
         deadline = time.monotonic() + 60
         while any(writer.rows < rows + 2 for writer, rows in zip(writers, before, strict=True)):
             assert time.monotonic() < deadline, [writer.error for writer in writers]
