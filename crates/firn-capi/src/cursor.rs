@@ -25,8 +25,8 @@ pub struct firn_cursor {
     _memory: MemoryCharge,
 }
 
-/// What a cursor keeps beside its structure: keys, bounds and decode plans, bytes. Estimated; what
-/// exceeds it is in the memory that is not counted.
+/// An estimate of the bytes that a cursor keeps beside its structure, for keys, bounds and decode
+/// plans. Bytes beyond the estimate are part of the memory that is not counted.
 const CURSOR_PIECES: u64 = 1 << 10;
 
 /// How a cursor reads.

@@ -14,8 +14,8 @@ use firn::txn::{Isolation, LockOwner, Savepoint, Transaction};
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 
-/// What a session keeps beside its structure: lock owner, entries in lists, buffers, bytes.
-/// Estimated; what exceeds it is in the memory that is not counted.
+/// An estimate of the bytes that a session keeps beside its structure, for its lock owner, entries
+/// in lists and buffers. Bytes beyond the estimate are part of the memory that is not counted.
 const SESSION_PIECES: u64 = 2 << 10;
 
 /// A connection of the server and its transaction. It belongs to one thread at a time; only
