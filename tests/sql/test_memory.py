@@ -164,9 +164,10 @@ def test_load_by_threads_and_many_connections(own_server: Make, limit_mib: int) 
     def load(database: str, engine: str, rows: int) -> Load:
         return Load(server.socket, database, engine, 4, rows)
 
-    # The server itself needs memory for connections, statements and open tables. The same statements
-    # run with InnoDB first, to measure it. InnoDB's buffer pool of 8 MiB stays in memory during the
-    # rest. The server's memory grows until all connections have run all statements at the same time.
+    # The server itself needs memory for connections, statements and open tables. The same
+    # statements run with InnoDB first, to measure it. InnoDB's buffer pool of 8 MiB stays in memory
+    # during the rest. The server's memory grows until all connections have run all statements at
+    # the same time.
     other = load("other", "InnoDB", 10_000)
     other.prepare(4)
     for workload in WORKLOADS_OF_CONNECTIONS:
