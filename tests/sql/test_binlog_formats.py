@@ -13,8 +13,9 @@ FORMATS = ["STATEMENT", "MIXED", "ROW"]
 STATEMENTS = [
     "INSERT INTO # VALUES (1, 10), (2, 20), (3, 30)",
     "UPDATE # SET v = v + 1 WHERE id > 1",
-    # The result of RAND() is not deterministic, so MIXED logs rows.
-    "UPDATE # SET v = RAND() * 1000 WHERE id = 1",
+    # The result of RAND() is not deterministic, so MIXED logs rows. It never equals the value
+    # before: an update that changes nothing logs nothing.
+    "UPDATE # SET v = 100 + RAND() * 1000 WHERE id = 1",
     "INSERT INTO # SELECT id + 10, v FROM # AS source WHERE id < 3",
     "DELETE FROM # WHERE id = 3",
     "REPLACE INTO # VALUES (2, 22)",
