@@ -939,6 +939,27 @@ typedef struct firn_job_info {
   const char *error;
 } firn_job_info;
 
+// The reads of one class from one source.
+typedef struct firn_io_info {
+  // Name of the class, which says what the reads were for.
+  const char *class_name;
+  // Name of the source.
+  const char *source;
+  // Number of reads.
+  uint64_t reads;
+  // Bytes asked for.
+  uint64_t bytes;
+  // Latency in microseconds that half of the reads did not exceed; at most a quarter too large,
+  // as the other percentiles. The latencies have no meaning without reads.
+  uint64_t latency_us_p50;
+  // Latency in microseconds that 95 % of the reads did not exceed.
+  uint64_t latency_us_p95;
+  // Latency in microseconds that 99 % of the reads did not exceed.
+  uint64_t latency_us_p99;
+  // Latency of the slowest read in microseconds.
+  uint64_t latency_us_max;
+} firn_io_info;
+
 // A name with two numbers. It describes a reason for which writers are delayed (number and
 // duration of the delays), or a user of memory (its bytes and their limit).
 typedef struct firn_named_pair {
@@ -1959,6 +1980,14 @@ enum firn_status firn_list_files(const struct firn_db *db,
 enum firn_status firn_list_jobs(const struct firn_db *db,
                                 void (*each)(void *context, const struct firn_job_info *info),
                                 void *context);
+
+// Calls `each` for every class of reads. Reads that a cache served are not counted.
+//
+// # Safety
+// `db` must be open; `each` must not call the core.
+enum firn_status firn_list_io(const struct firn_db *db,
+                              void (*each)(void *context, const struct firn_io_info *info),
+                              void *context);
 
 // Calls `each` for every reason for which writers are delayed.
 //

@@ -138,9 +138,16 @@ impl Db {
         point: Option<RecoveryPoint>,
         host: Option<&Self>,
     ) -> Result<Arc<Self>> {
-        let counting = Arc::new(CountingEnv::new(env));
-        let io = Arc::clone(counting.counters());
-        let env: Arc<dyn Env> = counting;
+        let (env, io) = match host {
+            // The environment of an ephemeral database is based on that of its host database, which
+            // counts already.
+            Some(host) => (env, Arc::clone(&host.io)),
+            None => {
+                let counting = Arc::new(CountingEnv::new(env));
+                let io = Arc::clone(counting.counters());
+                (counting as Arc<dyn Env>, io)
+            }
+        };
         env.create_dir_all(dir)?;
         let lock = env.lock(&dir.join("LOCK"))?;
         // Keep the directory open, so that syncing it never fails for lack of a file descriptor.

@@ -9,6 +9,8 @@ pub mod fault;
 pub mod mem;
 pub mod posix;
 mod prefetch;
+mod read_class;
+mod read_counters;
 mod span_file;
 mod unsynced;
 
@@ -22,6 +24,8 @@ pub use fault::FaultEnv;
 pub use mem::MemEnv;
 pub use posix::{PosixEnv, descriptor_limit};
 pub use prefetch::{PrefetchBatch, PrefetchMethod, PrefetchStats};
+pub use read_class::ReadClass;
+pub use read_counters::{ClassReads, ReadCounters};
 pub use unsynced::UnsyncedEnv;
 
 /// Files, directories, clock and randomness.
@@ -148,8 +152,9 @@ pub trait AppendFile: Send {
 /// `Io`.
 #[allow(clippy::missing_errors_doc)] // Named once, above.
 pub trait ReadFile: Send + Sync {
-    /// Fills `buf` with the bytes from `offset` on. A file that ends earlier is an `Io` error.
-    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> Result<()>;
+    /// Fills `buf` with the bytes from `offset` on, for the purpose `class`. A file that ends
+    /// earlier is an `Io` error.
+    fn read_exact_at(&self, class: ReadClass, offset: u64, buf: &mut [u8]) -> Result<()>;
     /// Size in bytes.
     fn size(&self) -> Result<u64>;
     /// Announces a read of `len` bytes from `offset` on by adding it to `reads`. Once the caller

@@ -8,6 +8,7 @@ use firn::base::blob_ref;
 use firn::base::value::OwnedValue;
 use firn::base::{Kind, Result, Value};
 use firn::blob::BlobStore;
+use firn::env::ReadClass;
 use firn::txn::Transaction;
 use std::sync::atomic::Ordering;
 
@@ -65,7 +66,7 @@ impl World {
     ) -> Result<Option<OwnedValue>, StepEnd> {
         let txn = &mut self.sessions[at].txn;
         let point = txn.latest_point();
-        let found = txn.get(&point, key, |internal, value| {
+        let found = txn.get(&point, key, ReadClass::Point, |internal, value| {
             Stored::of(internal.kind, value)
         })?;
         let Some(old) = found.filter(|old| old.kind == Kind::PutBlobs) else {

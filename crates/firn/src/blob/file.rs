@@ -13,7 +13,7 @@ use crate::base::blob_buf::BlobBuf;
 use crate::base::blob_ref::{BLOB_HEADER_LEN, BlobCodec, BlobRef};
 use crate::base::pool::Pool;
 use crate::base::{Error, FailureClass, Result};
-use crate::env::{FileUsage, PrefetchBatch, ReadFile, SpanFile};
+use crate::env::{FileUsage, PrefetchBatch, ReadClass, ReadFile, SpanFile};
 use crate::store::{FileKind, FileStore, file_name};
 use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex, RwLockReadGuard};
@@ -475,7 +475,9 @@ impl BlobFile {
             return Err(damaged("the file ends before a blob"));
         }
         let mut bytes = vec![0; len as usize];
-        opened.file.read_exact_at(at, &mut bytes)?;
+        opened
+            .file
+            .read_exact_at(ReadClass::Compaction, at, &mut bytes)?;
         let header = BlobHeader::decode(&bytes).ok_or_else(|| damaged("no blob's header"))?;
         // The checksum does not cover the header's byte for encryption. The span comes from a
         // reference, and no reference belongs to an encrypted blob, so a header that claims
@@ -532,7 +534,7 @@ impl BlobFileIds {
         if file.size()? < header.len() as u64 {
             return Err(Error::corruption(name, 0, "not a blob file"));
         }
-        file.read_exact_at(0, &mut header)?;
+        file.read_exact_at(ReadClass::Blob, 0, &mut header)?;
         let logical = logical_id(&header);
         check_file_header(&header, id, logical, name)?;
         Ok(Self {

@@ -8,6 +8,7 @@ use crate::base::options::MutableOptions;
 use crate::base::{Error, Kind, Result, Value};
 use crate::blob::BlobStore;
 use crate::catalog::TableSchema;
+use crate::env::ReadClass;
 use crate::read::ReadPoint;
 use crate::rowcode::{ColumnKind, DecodePlan, OutOfLineColumn, RowFormat};
 use crate::txn::Transaction;
@@ -172,9 +173,11 @@ impl Table {
         point: &ReadPoint,
         row_key: &[u8],
     ) -> Result<Vec<BlobRef>> {
-        let refs = txn.get(point, row_key, |key, value| match key.kind {
-            Kind::PutBlobs => blob_ref::split(value.tail).map(|(_, refs)| refs),
-            _ => Ok(Vec::new()),
+        let refs = txn.get(point, row_key, ReadClass::Point, |key, value| {
+            match key.kind {
+                Kind::PutBlobs => blob_ref::split(value.tail).map(|(_, refs)| refs),
+                _ => Ok(Vec::new()),
+            }
         })?;
         let refs = refs.unwrap_or_else(|| Ok(Vec::new()));
         refs.map_err(|error| self.of_table(error))

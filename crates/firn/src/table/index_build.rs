@@ -20,6 +20,7 @@ use crate::base::{Error, IndexId, Result};
 use crate::catalog::{
     Catalog, DdlSession, ForeignKeyRequest, IndexChange, IndexEntry, IndexOrigin, TableSchema,
 };
+use crate::env::ReadClass;
 use crate::ingest::{IndexLoad, LoadFailure, LoadLimits, LoadProgress, Uniqueness};
 use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::read::{self, ReadPoint, ScanRange, scan_sources};
@@ -165,9 +166,13 @@ impl IndexBuild {
                 let clustered = self.table.current().clustered.id();
                 let mut row_key = index_prefix(clustered).to_vec();
                 row_key.extend_from_slice(&duplicate.user_key[duplicate.unique_len..]);
-                let row = read::get(&point.super_version, &row_key, point.seqno, |key, value| {
-                    (key.kind, value.to_owned())
-                })?;
+                let row = read::get(
+                    &point.super_version,
+                    &row_key,
+                    point.seqno,
+                    ReadClass::Point,
+                    |key, value| (key.kind, value.to_owned()),
+                )?;
                 let (kind, row) = row.ok_or_else(|| corrupt(&self.table, "a row is gone"))?;
                 blobs.clear();
                 let mut reader = RowReader::new(self.table.format(), None);
@@ -214,7 +219,12 @@ impl IndexBuild {
             upper: prefix_successor(&lower),
             lower,
         };
-        let merged = MergeIter::new(scan_sources(&point.super_version, &range, None));
+        let merged = MergeIter::new(scan_sources(
+            &point.super_version,
+            &range,
+            ReadClass::Range,
+            None,
+        ));
         let mut rows = MvccIter::new(merged, ReadAt::snapshot(point.seqno));
         rows.set_bounds(Some(&range.lower), range.upper.as_deref());
         // Check for a kill also while the scan skips tombstones, since `progress` is not called

@@ -8,6 +8,7 @@ use crate::base::blob_buf::BlobBuf;
 use crate::base::key::{INDEX_ID_LEN, index_prefix};
 use crate::base::{Kind, Result, Value};
 use crate::catalog::{Counters, PartSchema, TableEntry};
+use crate::env::ReadClass;
 use crate::read::{self, ReadPoint};
 use crate::rowcode::ColumnKind;
 use std::sync::Arc;
@@ -154,6 +155,7 @@ impl CheckedTable<'_> {
             &self.point.super_version,
             &row_key,
             self.point.seqno,
+            ReadClass::Verify,
             |found, value| {
                 let there = found.kind.is_put();
                 Ok(there

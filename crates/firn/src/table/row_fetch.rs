@@ -36,6 +36,7 @@ use crate::base::blob_buf::BlobBuf;
 use crate::base::key::{INDEX_ID_LEN, UNCOMMITTED_BIT};
 use crate::base::{Error, Kind, Result, Seqno, Value};
 use crate::blob::BlobStore;
+use crate::env::ReadClass;
 use crate::keycode::IndexDecodePlan;
 use crate::read::{Freshness, ReadPoint, changed_since};
 use crate::txn::Transaction;
@@ -553,7 +554,9 @@ impl RowFetch {
 
     /// Whether the entry last read exists at `point`.
     fn entry_stands(&self, txn: &Transaction, point: &ReadPoint) -> Result<bool> {
-        let is_put = txn.get(point, &self.entry_key, |key, _| key.kind.is_put())?;
+        let is_put = txn.get(point, &self.entry_key, ReadClass::Point, |key, _| {
+            key.kind.is_put()
+        })?;
         Ok(is_put == Some(true))
     }
 
@@ -581,7 +584,9 @@ impl RowFetch {
         let entry_stands = self.clustered || self.entry_stands(txn, point)?;
         if entry_stands && self.filter.is_some() {
             // The condition must not run within `txn.get`, where a shard of a cache may be locked.
-            let value = txn.get(point, &self.entry_key, |_, value| value.head.to_vec())?;
+            let value = txn.get(point, &self.entry_key, ReadClass::Point, |_, value| {
+                value.head.to_vec()
+            })?;
             if !self.admits(&value.unwrap_or_default(), record)? {
                 return Ok(false);
             }
@@ -590,7 +595,7 @@ impl RowFetch {
             // The entry covers the columns, so the row is not read. Read the entry again: its value
             // may be newer than that under the cursor.
             Some(plan) if entry_stands => {
-                txn.get(point, &self.entry_key, |_, value| {
+                txn.get(point, &self.entry_key, ReadClass::Point, |_, value| {
                     self.decode_entry(plan, value.head, record)
                 })?
                 .transpose()?;
@@ -666,7 +671,12 @@ impl RowFetch {
 
     fn row_at(&mut self, txn: &Transaction, point: &ReadPoint, record: &mut [u8]) -> Result<bool> {
         let (reader, blobs) = (&mut self.reader, &mut self.blobs);
-        let decoded = txn.get(point, &self.row_key, |key, value| {
+        // An entry led to the row, or a reference of the server that came from one.
+        let class = match self.entry_is_row {
+            true => ReadClass::Point,
+            false => ReadClass::Range,
+        };
+        let decoded = txn.get(point, &self.row_key, class, |key, value| {
             let decode = || reader.decode(key.kind, value, record, blobs);
             key.kind.is_put().then(decode)
         })?;

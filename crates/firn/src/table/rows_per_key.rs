@@ -22,6 +22,7 @@ use crate::base::key_range::prefix_successor;
 use crate::base::prefix_extractor::PrefixExtractor;
 use crate::base::sketch::{PrefixSketcher, Sketch};
 use crate::base::{IndexId, InternalIterator, Result};
+use crate::env::ReadClass;
 use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::read::{ReadPoint, ScanRange, SuperVersion, SuperVersions, estimate_rows, scan_sources};
 use std::sync::Arc;
@@ -131,7 +132,7 @@ fn rows_of_prefix(point: &ReadPoint, info: &IndexInfo, parts: usize, rows: u64) 
         upper: prefix_successor(&lower),
         lower,
     };
-    let sources = scan_sources(&point.super_version, &range, None);
+    let sources = scan_sources(&point.super_version, &range, ReadClass::Range, None);
     let mut entries = MvccIter::new(MergeIter::new(sources), ReadAt::snapshot(point.seqno));
     entries.set_bounds(Some(&range.lower), range.upper.as_deref());
     let mut values = 0;

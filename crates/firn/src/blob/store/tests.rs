@@ -1,7 +1,7 @@
 use super::*;
 use crate::base::checksum::xxh3;
 use crate::env::fault::{CallClass, Errno, Fault};
-use crate::env::{Env, FaultEnv, MemEnv};
+use crate::env::{CountingEnv, Env, FaultEnv, MemEnv, ReadClass};
 use crate::store::{FileKind, file_name};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::path::Path;
@@ -373,4 +373,33 @@ fn a_stop_cancels_punches_and_rewrites() {
     let file = store.file(file.id());
     assert!(store.punch(&file, &live).unwrap().unwrap() > 30_000);
     assert!(store.rewrite(&file, &live).is_ok());
+}
+
+#[test]
+fn statements_read_values_and_compactions_rewrite_them() {
+    let env = CountingEnv::new(Arc::new(MemEnv::new()));
+    let stats = Arc::clone(env.counters());
+    let reads = |class: ReadClass| {
+        let mut all = stats.file_reads().by_class();
+        all.find(|one| one.class == class).unwrap().reads
+    };
+    let store = store_in(Arc::new(env), 1 << 20);
+    let mut session = TransactionBlobs::new();
+    let blob = store.write(&mut session, 0, &[7; 9000]).unwrap();
+    session.sync().unwrap();
+    drop(session);
+    let mut buf = BlobBuf::new();
+    assert_eq!(store.read(&blob, &mut buf).unwrap(), [7; 9000]);
+    // The header of the file, and the value.
+    assert_eq!(
+        (reads(ReadClass::Blob), reads(ReadClass::Compaction)),
+        (2, 0)
+    );
+    store.seal_active();
+    let file = store.file(blob.file);
+    let rewritten = store.rewrite(&file, &[span(&blob)]).unwrap();
+    assert_eq!(reads(ReadClass::Compaction), 1);
+    store.discard(&rewritten);
+    let all: u64 = stats.file_reads().reads();
+    assert_eq!(all, reads(ReadClass::Blob) + reads(ReadClass::Compaction));
 }

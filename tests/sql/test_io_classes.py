@@ -1,0 +1,71 @@
+"""FIRN_IO, which counts reads of files by purpose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from server import IS_FIRN, Server
+
+pytestmark = pytest.mark.skipif(not IS_FIRN, reason="about FIRN itself")
+
+ROWS = 20_000
+
+
+def _reads(server: Server) -> dict[str, int]:
+    rows = server.query("SELECT class, read_count FROM information_schema.firn_io")
+    return {row[0]: row[1] for row in rows}
+
+
+def _classes(server: Server, *statements: str) -> dict[str, int]:
+    """The numbers of reads that the statements make, by class."""
+    before = _reads(server)
+    for statement in statements:
+        server.query(statement)
+    return {name: n - before[name] for name, n in _reads(server).items() if n > before[name]}
+
+
+def _filled(make: Any, *options: str) -> Server:
+    """A server with a table that is in files, and with empty caches."""
+    server: Server = make(*options)
+    server.query("CREATE DATABASE d")
+    server.query(
+        "CREATE TABLE d.t (id INT PRIMARY KEY, v INT, pad VARCHAR(200), big LONGTEXT, KEY v (v))"
+    )
+    server.query(
+        "INSERT INTO d.t SELECT seq, seq * 7919 % 20011, REPEAT(MD5(seq), 4), "
+        f"IF(seq % 1000 = 0, REPEAT(MD5(seq), 1000), NULL) FROM seq_1_to_{ROWS}"
+    )
+    server.query("OPTIMIZE TABLE d.t")
+    server.restart()
+    return server
+
+
+def test_each_statement_counts_in_its_class(own_server: Any) -> None:
+    server = _filled(own_server)
+    server.query("SELECT COUNT(*) FROM d.t WHERE id < 0")
+    point = _classes(server, "SELECT pad FROM d.t WHERE id = 1234")
+    assert point["point"] == 1
+    assert set(point) <= {"index", "point"}
+    assert _classes(server, "SELECT pad FROM d.t WHERE id = 1234") == {}
+    entries = _classes(server, "SELECT SUM(LENGTH(pad)) FROM d.t FORCE INDEX (v) WHERE v < 40")
+    assert entries["range"] > 20
+    assert set(entries) <= {"index", "range"}
+    scan = _classes(server, "SELECT SUM(LENGTH(pad)) FROM d.t")
+    assert scan["scan"] > 0
+    assert set(scan) <= {"index", "range", "scan"}
+    blobs = _classes(server, "SELECT SUM(LENGTH(big)) FROM d.t WHERE id IN (1000, 2000)")
+    assert blobs["blob"] >= 2, blobs
+    check = _classes(server, "CHECK TABLE d.t")
+    assert check["verify"] > 0, check
+    server.query("UPDATE d.t SET v = v + 1")
+    compaction = _classes(server, "OPTIMIZE TABLE d.t")
+    assert compaction["compaction"] > 0, compaction
+    for row in server.query("SELECT * FROM information_schema.firn_io"):
+        name, source, reads, size, p50, p95, p99, slowest = row
+        assert source == "file"
+        if reads:
+            assert size > 0
+            assert p50 <= p95 <= p99 <= slowest, row
+        else:
+            assert (size, p50, p95, p99, slowest) == (0, None, None, None, None), name
