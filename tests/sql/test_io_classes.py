@@ -1,11 +1,11 @@
-"""FIRN_IO, which counts reads of files by purpose."""
+"""FIRN_IO, which counts reads of files by purpose; firn_debug_disk, which makes them slow."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from server import IS_FIRN, Server
+from server import IS_FIRN, Server, ServerError
 
 pytestmark = pytest.mark.skipif(not IS_FIRN, reason="about FIRN itself")
 
@@ -69,3 +69,23 @@ def test_each_statement_counts_in_its_class(own_server: Any) -> None:
             assert p50 <= p95 <= p99 <= slowest, row
         else:
             assert (size, p50, p95, p99, slowest) == (0, None, None, None, None), name
+
+
+def test_a_slow_disk(own_server: Any) -> None:
+    disk = "--firn-debug-disk=3000us,2000iops,200MBps"
+    server = _filled(own_server, disk)
+    assert "firn_debug_disk is for tests" in server.log()
+    server.query("SELECT pad FROM d.t WHERE id = 1234")
+    point = server.query(
+        "SELECT read_count, latency_us_p50 FROM information_schema.firn_io WHERE class = 'point'"
+    )
+    assert point[0][0] == 1
+    assert point[0][1] >= 3000
+    assert server.query("SELECT @@firn_debug_disk") == (("3000us,2000iops,200MBps",),)
+    server.stop()
+    for wrong in ("fast", "120", "120us,120us"):
+        with pytest.raises(ServerError):
+            server.start([f"--firn-debug-disk={wrong}"])
+        assert f"firn_debug_disk: '{wrong}' describes no disk" in server.log()
+    server.start(["--firn-debug-disk="])
+    assert server.query("SELECT COUNT(*) FROM d.t") == ((ROWS,),)

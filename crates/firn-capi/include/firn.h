@@ -348,6 +348,9 @@ typedef struct firn_config {
   uint32_t background_jobs;
   // Bytes a second that background work reads and writes at most; 0 for no limit.
   uint64_t background_io_rate;
+  // Speed of the disk that files seem to lie on, for tests: `120us` for instance, or
+  // `500us,3000iops,125MBps`. NULL or empty for the speed of the real disk.
+  const char *debug_disk;
   // Directory of the log archive, which must exist; NULL or empty for no archive.
   const char *log_archive_dir;
   // Seconds after which a log segment in use is closed so that it can be archived. Without a log

@@ -1,6 +1,7 @@
 //! Files, clock, randomness and file locks behind traits. `posix` is the real environment. `mem`
 //! has its files in memory and loses unsynced bytes in a simulated crash. `fault` wraps an
-//! environment and lets chosen calls fail.
+//! environment and lets chosen calls fail. `slow` wraps one and lets calls take as long as on a
+//! slow disk.
 
 mod aligned;
 mod counting;
@@ -11,6 +12,7 @@ pub mod posix;
 mod prefetch;
 mod read_class;
 mod read_counters;
+mod slow;
 mod span_file;
 mod unsynced;
 
@@ -26,6 +28,7 @@ pub use posix::{PosixEnv, descriptor_limit};
 pub use prefetch::{PrefetchBatch, PrefetchMethod, PrefetchStats};
 pub use read_class::ReadClass;
 pub use read_counters::{ClassReads, ReadCounters};
+pub use slow::{DiskSpeed, SlowEnv};
 pub use unsynced::UnsyncedEnv;
 
 /// Files, directories, clock and randomness.

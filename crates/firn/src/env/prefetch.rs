@@ -68,7 +68,7 @@ const READS_MAX: usize = 32;
 const PIECE_MAX: u64 = 1 << 20;
 
 /// Two announced ranges with at most this many bytes between them become one read.
-const GAP: u64 = 16 << 10;
+pub(super) const GAP: u64 = 16 << 10;
 
 /// A range of a file that one announced read covers.
 #[derive(Clone)]
