@@ -115,10 +115,11 @@ impl ReadCounters {
     pub(super) fn count(&self, class: ReadClass, bytes: u64, us: u64) {
         let counters = &self.stripes[thread_number() % COUNTER_STRIPES].0[class as usize];
         counters.bytes.fetch_add(bytes, Ordering::Relaxed);
-        counters.by_latency[bucket_of(us)].fetch_add(1, Ordering::Relaxed);
+        // The maximum first: percentiles are never above it.
         if us > counters.latency_us_max.load(Ordering::Relaxed) {
             counters.latency_us_max.fetch_max(us, Ordering::Relaxed);
         }
+        counters.by_latency[bucket_of(us)].fetch_add(1, Ordering::Release);
     }
 
     /// The reads of each class, in the order of [`ReadClass::ALL`].
@@ -126,7 +127,7 @@ impl ReadCounters {
         ReadClass::ALL.into_iter().map(|class| {
             let stripes = || self.stripes.iter().map(|stripe| &stripe.0[class as usize]);
             let sum = |of: &dyn Fn(&ClassCounters) -> &AtomicU64| {
-                let counts = stripes().map(|c| of(c).load(Ordering::Relaxed));
+                let counts = stripes().map(|c| of(c).load(Ordering::Acquire));
                 counts.sum::<u64>()
             };
             let by_latency = from_fn(|bucket| sum(&|c| &c.by_latency[bucket]));

@@ -44,8 +44,10 @@ struct SlowDevice {
 }
 
 impl SlowDevice {
+    /// The time, rounded up: the clock has whole microseconds, and no operation may take less than
+    /// the latency.
     fn now_ns(&self) -> u64 {
-        self.inner.monotonic_micros() * 1000
+        (self.inner.monotonic_micros() + 1) * 1000
     }
 
     /// Waits for an operation that ends at `end_ns`.

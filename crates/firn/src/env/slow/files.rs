@@ -66,8 +66,8 @@ impl SlowRead {
     /// The end of an announced read that covers the range; `None` if there is none.
     fn take(&self, offset: u64, len: u64) -> Option<u64> {
         let mut announced = self.announced.lock();
-        let covers =
-            |read: &SlowPrefetch| read.bytes.start <= offset && offset + len <= read.bytes.end;
+        let end = offset.checked_add(len)?;
+        let covers = |read: &SlowPrefetch| read.bytes.start <= offset && end <= read.bytes.end;
         let at = announced.iter().position(covers)?;
         let (end, left) = (announced[at].end_ns, announced[at].left);
         match left > len {
