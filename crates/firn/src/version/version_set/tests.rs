@@ -1,10 +1,15 @@
+use super::apply::ROTATE_BY_EDIT;
+use super::rotation::ROTATE_SIZE_MIN;
 use super::*;
 use crate::base::event_listener::Silent;
+use crate::base::pause_points::{self, PausePoint};
 use crate::env::{MemEnv, PosixEnv};
 use crate::sst::SstBlockCache;
 use crate::store::{DiskReserve, FileStore};
 use crate::version::FileMeta;
+use crate::version::manifest::{ROOM, manifest_name};
 use crate::version::testing::file;
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
