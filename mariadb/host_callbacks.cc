@@ -44,14 +44,25 @@ void log(int severity, const char* message) {
 }
 
 /*
+  Which lock waits thd_rpl_deadlock_check() needs to know. A replica's applier: each blocker, since
+  the server compares their order of commits. Otherwise, if there is a binary log: that the
+  transaction waits at all, and that somebody waits for the one ahead of it, which then delays its
+  group commit for no others (binlog_commit_wait_count).
+*/
+int lock_wait_reports(void* waiter) {
+  THD* thd = static_cast<THD*>(waiter);
+  if (thd->rgi_slave) return 2;
+  return thd_need_wait_reports(thd) ? 1 : 0;
+}
+
+/*
   Parallel replication: a transaction that must commit later must not block one that commits
   earlier. The server may decide to kill the blocker, which another thread does by kill_query(). On
   a primary the server notes in the binary log that the waiter has waited, and replicas apply its
   transaction after the ones before it.
 */
 void lock_wait(void* waiter, void* blocker) {
-  THD* thd = static_cast<THD*>(waiter);
-  if (blocker && thd_need_wait_reports(thd)) thd_rpl_deadlock_check(thd, static_cast<THD*>(blocker));
+  if (blocker) thd_rpl_deadlock_check(static_cast<THD*>(waiter), static_cast<THD*>(blocker));
 }
 
 /*
@@ -153,6 +164,7 @@ bool compute_virtual(void* host, const char* table_name, uint8_t* record, size_t
 firn_host make() {
   firn_host host = {};
   host.log = log;
+  host.lock_wait_reports = lock_wait_reports;
   host.lock_wait = lock_wait;
   host.order_is_fixed = order_is_fixed;
   host.preferred_victim = preferred_victim;

@@ -96,6 +96,7 @@ impl Database {
         };
         let host = firn_host {
             log: None,
+            lock_wait_reports: None,
             lock_wait: None,
             order_is_fixed: None,
             preferred_victim: None,

@@ -435,6 +435,10 @@ typedef struct firn_collation {
 typedef struct firn_host {
   // Writes a line to the error log; severity 0 note, 1 warning, 2 error.
   void (*log)(int severity, const char *message);
+  // The blockers of which the server wants to hear by `lock_wait` when the session waits for a
+  // lock: 0 none, 1 those right ahead of it, 2 all. Called on the thread of the session, and
+  // while it waits from other threads with locks of the core held, so the callback must not wait.
+  int (*lock_wait_reports)(void *waiter);
   // Tells the server that the session `waiter` waits for a lock that the session `blocker`
   // holds. The arguments are the `host` pointers of both sessions. The waiter's thread makes the
   // call when the wait begins; the blocker's thread makes it when the blocker gets the lock

@@ -20,7 +20,7 @@ pub use gap_locks::GapGrant;
 pub(super) use key_set::KeySet;
 pub use lock_owner::LockOwner;
 pub use lock_reports::{LockInfo, LockMemory, LockStats, WaitInfo};
-pub use observer::WaitObserver;
+pub use observer::{WaitObserver, WaitReports};
 
 use crate::base::checksum::xxh3;
 use crate::base::pause_points::{self, PausePoint};

@@ -6,7 +6,8 @@ use crate::base::work_count;
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
-/// Number of requests at the front of a queue for which reports list all blockers.
+/// Number of requests at the front of a queue for which reports list all blockers; at most as many
+/// blockers are reported to a host that wants to hear only of the nearest ones.
 const BLOCKERS_LISTED: usize = 64;
 
 pub(super) struct LockHolder {
@@ -237,6 +238,20 @@ impl LockQueue {
         let ahead = ahead.filter(|other| other.mode.conflicts(waiter.mode));
         let mut blockers: Vec<_> = ahead.map(|other| Arc::clone(&other.owner)).collect();
         blockers.extend(self.holders_against(waiter));
+        blockers
+    }
+
+    /// The conflicting holders, at most [`BLOCKERS_LISTED`] of them, and the conflicting request
+    /// right ahead of `waiter`, which has joined the queue just now.
+    pub(super) fn right_ahead(&self, waiter: &Arc<LockRequest>) -> Vec<Arc<LockOwner>> {
+        let mut from_end = self.queue().rev();
+        let _ = from_end.find(|other| Arc::ptr_eq(other, waiter));
+        let near = from_end.take(BLOCKERS_LISTED);
+        let ahead = near
+            .filter(|other| other.mode.conflicts(waiter.mode))
+            .take(1);
+        let mut blockers: Vec<_> = ahead.map(|other| Arc::clone(&other.owner)).collect();
+        blockers.extend(self.holders_against(waiter).take(BLOCKERS_LISTED));
         blockers
     }
 

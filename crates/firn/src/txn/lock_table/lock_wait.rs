@@ -3,7 +3,7 @@
 use super::deadlock_report::{Deadlock, DeadlockMember};
 use super::lock_queue::VisitedRows;
 use super::lock_request::{LockRequest, WaitOutcome};
-use super::observer::report_wait;
+use super::observer::{WaitReports, report_wait};
 use super::{Granted, LockMode, LockOwner, LockTable};
 use crate::base::pause_points::{self, PausePoint};
 use crate::base::{Error, ErrorKind, IndexId, Result};
@@ -27,8 +27,9 @@ impl LockTable {
         }
         pause_points::at(PausePoint::LockRefused);
         let shard = self.shard(key);
+        let reports = self.observer.wanted_reports(owner);
         let graph = self.graph.lock();
-        let waiter = match shard.attempt_or_enqueue(&self.registry, owner, key, mode) {
+        let waiter = match shard.attempt_or_enqueue(&self.registry, owner, key, mode, reports) {
             // Set `waited`, although this attempt did not sleep: another owner blocked the first
             // attempt and has released its lock since, perhaps by a commit that changed the row.
             Ok(locked) => {
@@ -265,7 +266,8 @@ impl LockTable {
         false
     }
 
-    /// Reports to the host each owner that `waiter`, a request that begins to wait, waits for.
+    /// Reports to the host the owners that `waiter`, a request that begins to wait, waits for, as far
+    /// as it wants to hear of them.
     fn report_blockers(&self, waiter: &Arc<LockRequest>) {
         let Some(observer) = self.observer.get() else {
             return;
@@ -278,18 +280,22 @@ impl LockTable {
             blocker.with_host(|blocking| observer.waits_for(waiting, blocking));
         };
         match waiter.for_gap {
-            true => self.gaps.for_each_blocker(waiter, report),
-            false => self.shard(&waiter.key).for_each_blocker(waiter, report),
+            true => self.gaps.for_each_reported(waiter, report),
+            false => self.shard(&waiter.key).for_each_reported(waiter, report),
         }
     }
 
     /// Reports to the host that the waiting requests for `key` wait for `owner`, which upgrades its
-    /// lock ahead of them. Shared requests may not have waited for `owner` before. The caller is
-    /// the owner's thread.
+    /// lock ahead of them, if it wants to hear of all their blockers. Shared requests may not have
+    /// waited for `owner` before. The caller is the owner's thread.
     pub(super) fn report_upgrade(&self, owner: &Arc<LockOwner>, key: &[u8]) {
         if let Some(observer) = self.observer.get() {
             let blocking = owner.host();
-            let report = |waiter: &Arc<LockRequest>| report_wait(&*observer, waiter, blocking);
+            let report = |waiter: &Arc<LockRequest>| {
+                if waiter.reports == WaitReports::All {
+                    report_wait(&*observer, waiter, blocking);
+                }
+            };
             self.shard(key)
                 .for_each_request_of_others(owner, key, report);
         }
