@@ -115,6 +115,11 @@ void stall_ends(void* host) {
   thd_wait_end(thd);
 }
 
+/* A durable commit: the thread pool may start another thread, whose commit then shares the sync. */
+void commit_wait_begins(void* host) { thd_wait_begin(static_cast<THD*>(host), THD_WAIT_GROUP_COMMIT); }
+
+void commit_wait_ends(void* host) { thd_wait_end(static_cast<THD*>(host)); }
+
 /*
   The SQL text of any session. The server's function takes the lock of the text only if that is
   free.
@@ -172,6 +177,8 @@ firn_host make() {
   host.wait_ends = wait_ends;
   host.stall_begins = stall_begins;
   host.stall_ends = stall_ends;
+  host.commit_wait_begins = commit_wait_begins;
+  host.commit_wait_ends = commit_wait_ends;
   host.statement = statement;
   host.collation = collation;
   host.holds_metadata_lock = holds_metadata_lock;

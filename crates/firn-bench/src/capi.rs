@@ -104,6 +104,8 @@ impl Database {
             wait_ends: None,
             stall_begins: None,
             stall_ends: None,
+            commit_wait_begins: None,
+            commit_wait_ends: None,
             statement: None,
             collation: None,
             holds_metadata_lock: None,

@@ -465,6 +465,11 @@ typedef struct firn_host {
   void (*stall_begins)(void *host);
   // Tells the server that the sleep announced by `stall_begins` is over.
   void (*stall_ends)(void *host);
+  // Tells the server that the calling thread, which is that of the session, waits until a commit
+  // is durable.
+  void (*commit_wait_begins)(void *host);
+  // Tells the server that the wait announced by `commit_wait_begins` is over.
+  void (*commit_wait_ends)(void *host);
   // Writes the SQL text that a session executes to `text`, at most `size` bytes. Returns the
   // length of the text; 0 if there is none, or if the callback would have to wait for it, which
   // it must not do.

@@ -46,6 +46,11 @@ pub struct firn_host {
     pub stall_begins: Option<unsafe extern "C" fn(host: *mut c_void)>,
     /// Tells the server that the sleep announced by `stall_begins` is over.
     pub stall_ends: Option<unsafe extern "C" fn(host: *mut c_void)>,
+    /// Tells the server that the calling thread, which is that of the session, waits until a commit
+    /// is durable.
+    pub commit_wait_begins: Option<unsafe extern "C" fn(host: *mut c_void)>,
+    /// Tells the server that the wait announced by `commit_wait_begins` is over.
+    pub commit_wait_ends: Option<unsafe extern "C" fn(host: *mut c_void)>,
     /// Writes the SQL text that a session executes to `text`, at most `size` bytes. Returns the
     /// length of the text; 0 if there is none, or if the callback would have to wait for it, which
     /// it must not do.
@@ -265,6 +270,20 @@ impl WaitObserver for HostWaits {
 
     fn resumes(&self, waiter: u64) {
         if let (Some(call), true) = (self.host.stall_ends, waiter != 0) {
+            // SAFETY: the same as in `sleeps`.
+            unsafe { call(waiter as usize as *mut c_void) };
+        }
+    }
+
+    fn commit_waits(&self, waiter: u64) {
+        if let (Some(call), true) = (self.host.commit_wait_begins, waiter != 0) {
+            // SAFETY: the same as in `sleeps`.
+            unsafe { call(waiter as usize as *mut c_void) };
+        }
+    }
+
+    fn commit_resumes(&self, waiter: u64) {
+        if let (Some(call), true) = (self.host.commit_wait_ends, waiter != 0) {
             // SAFETY: the same as in `sleeps`.
             unsafe { call(waiter as usize as *mut c_void) };
         }

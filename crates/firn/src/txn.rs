@@ -3,6 +3,7 @@
 
 pub mod active_inserts;
 mod commit_by_xid;
+mod commit_wait;
 mod deadlock;
 mod found_parents;
 mod gate_wait;

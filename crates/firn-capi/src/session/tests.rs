@@ -71,6 +71,8 @@ impl Server {
             wait_ends: None,
             stall_begins: None,
             stall_ends: None,
+            commit_wait_begins: None,
+            commit_wait_ends: None,
             statement: None,
             collation: None,
             holds_metadata_lock: None,

@@ -125,6 +125,16 @@ impl LockTable {
         }
     }
 
+    /// Reports to the host that the session of `owner` waits for the device if `begins`, otherwise
+    /// that this wait is over. Must be called on the owner's thread.
+    pub(in crate::txn) fn report_commit_wait(&self, owner: &LockOwner, begins: bool) {
+        match (self.observer.get(), owner.host()) {
+            (Some(observer), host) if host != 0 && begins => observer.commit_waits(host),
+            (Some(observer), host) if host != 0 => observer.commit_resumes(host),
+            _ => {}
+        }
+    }
+
     pub(super) fn timed_out(&self) -> Error {
         self.timeouts.fetch_add(1, Ordering::Relaxed);
         Error::new(ErrorKind::LockTimeout, "waiting for a row lock")

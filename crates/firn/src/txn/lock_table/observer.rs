@@ -81,6 +81,13 @@ pub trait WaitObserver: Send + Sync {
     /// Called on its thread.
     fn resumes(&self, _waiter: u64) {}
 
+    /// The session with context `waiter` waits until a commit is durable. Called on its thread.
+    fn commit_waits(&self, _waiter: u64) {}
+
+    /// The wait of the session with context `waiter` that [`Self::commit_waits`] has announced is
+    /// over. Called on its thread.
+    fn commit_resumes(&self, _waiter: u64) {}
+
     /// The SQL text that the session with context `host` executes; `None` if the host cannot give
     /// it without a wait. Called from any thread, also while the lock table's locks are held: it
     /// must neither wait for a lock nor call the engine.

@@ -6,7 +6,81 @@ use crate::db::Db;
 use crate::env::{Env, PosixEnv};
 use crate::txn::Isolation;
 use crate::write::Pressure;
+use std::cell::Cell;
+use std::io;
 use std::path::Path;
+
+thread_local! {
+    /// Number of threads that this thread may still start; the next one is refused.
+    static THREADS_LEFT: Cell<u32> = const { Cell::new(u32::MAX) };
+}
+
+/// The error of a system without room for another thread, if this test has asked for it.
+pub(super) fn refuse_thread() -> Result<()> {
+    match THREADS_LEFT.get() {
+        0 => Err(Error::io(
+            &io::Error::from_raw_os_error(11),
+            "start a thread",
+        )),
+        u32::MAX => Ok(()),
+        left => {
+            THREADS_LEFT.set(left - 1);
+            Ok(())
+        }
+    }
+}
+
+/// Without the threads that it started, a failed open would leave a second writer behind.
+#[test]
+fn an_open_that_gets_no_thread_ends_those_that_it_has() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = || Options {
+        background_jobs: 2,
+        ..Options::default()
+    };
+    let env: Arc<dyn Env> = Arc::new(PosixEnv::new());
+    let db = Db::open(Arc::clone(&env), dir.path(), options(), None).unwrap();
+    runs(&db, 1);
+    db.close().unwrap();
+    drop(db);
+    let mut refused = 0;
+    for left in 0.. {
+        THREADS_LEFT.set(left);
+        let opened = Db::open(Arc::clone(&env), dir.path(), options(), None);
+        THREADS_LEFT.set(u32::MAX);
+        match opened {
+            Ok(db) => {
+                db.close().unwrap();
+                break;
+            }
+            Err(e) => {
+                assert_eq!(*e.kind(), ErrorKind::Io { os_errno: 11 });
+                refused += 1;
+            }
+        }
+        // Nothing is left of the attempt: the threads share the environment.
+        assert_eq!(Arc::strong_count(&env), 1, "after {left} threads");
+    }
+    assert!(refused >= 7, "{refused}");
+}
+
+/// Writers wait at the gate for flushes and compactions, not for deletions.
+#[test]
+fn only_work_that_writers_wait_for_fails_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    let work = &db.work;
+    // `stopping` skips the pause after a failure.
+    work.stopping.store(true, Ordering::Release);
+    let error = Error::new(ErrorKind::NoDescriptor, "no file can be opened");
+    work.failed("deleting files", &error);
+    assert!(work.stall.failure().is_none());
+    work.failed_for_writers("flush", &error);
+    assert_eq!(
+        *work.stall.failure().unwrap().kind(),
+        ErrorKind::NoDescriptor
+    );
+}
 
 fn open(dir: &Path) -> Arc<Db> {
     let env: Arc<dyn Env> = Arc::new(PosixEnv::new());
