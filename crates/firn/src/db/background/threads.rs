@@ -31,6 +31,9 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// Pause of the deletion thread between two steps, while obsolete files are left.
 const DELETE_STEP: Duration = Duration::from_millis(50);
 
+/// Pause between two searches for dropped indexes of which no entry is left, microseconds.
+const FORGET_STEP_US: u64 = 1_000_000;
+
 /// Pause between two looks at the allocator.
 const MEMORY_STEP: Duration = Duration::from_millis(100);
 
@@ -111,9 +114,10 @@ impl BackgroundWork {
         }
     }
 
-    /// A thread of its own deletes files, and rewrites the manifest: both may take long, and must
-    /// hold up neither flushes nor compactions.
+    /// A thread of its own deletes files, rewrites the manifest and forgets dropped indexes: all of
+    /// it may take long, and must hold up neither flushes nor compactions.
     fn delete_loop(&self) {
+        let mut forgotten_us = 0;
         while !self.stopping.load(Ordering::Acquire) {
             let doing = self
                 .activities
@@ -127,6 +131,16 @@ impl BackgroundWork {
                 .delete_paced(self.env.monotonic_micros(), &self.stopping)
             {
                 self.failed("deleting files", &error);
+            }
+            let now_us = self.env.monotonic_micros();
+            if now_us - forgotten_us >= FORGET_STEP_US && self.health.check().is_ok() {
+                doing.set("forgetting dropped indexes");
+                // A compaction thread does so, too, but only when no job is due, and every choice of
+                // a job visits the dropped indexes that are known.
+                if let Err(error) = self.forget_retired(&self.retired()) {
+                    self.failed("forgetting dropped indexes", &error);
+                }
+                forgotten_us = now_us;
             }
             drop(doing);
             let pause = match self.versions.obsolete() {

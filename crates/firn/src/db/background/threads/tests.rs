@@ -2,6 +2,7 @@ use super::*;
 use crate::base::Value;
 use crate::base::health::FullDisk;
 use crate::base::options::Options;
+use crate::catalog::{NewTable, TableLocking, TableSchema};
 use crate::db::Db;
 use crate::env::{Env, PosixEnv};
 use crate::txn::Isolation;
@@ -62,6 +63,45 @@ fn an_open_that_gets_no_thread_ends_those_that_it_has() {
         assert_eq!(Arc::strong_count(&env), 1, "after {left} threads");
     }
     assert!(refused >= 7, "{refused}");
+}
+
+/// A table with one row, without columns that matter.
+fn dropped_table(db: &Db) {
+    let schema = TableSchema {
+        version: 2,
+        record_len: 8,
+        null_bytes: 1,
+        columns: Vec::new(),
+        indexes: Vec::new(),
+        primary: None,
+        auto_increment: None,
+        locking: TableLocking::Pessimistic,
+    };
+    let new = NewTable {
+        schema,
+        frm: b"",
+        version: b"",
+        created_micros: 0,
+    };
+    db.catalog().create("d/t", new).unwrap();
+    db.catalog().drop_table("d/t").unwrap();
+}
+
+/// Under steady load a compaction is always due, so the compaction threads do not come to it.
+#[test]
+fn the_deletion_thread_forgets_dropped_indexes() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    dropped_table(&db);
+    assert_eq!(db.catalog().retired().len(), 1);
+    let thread = spawn(&db.work, "firn-delete", BackgroundWork::delete_loop).unwrap();
+    let patience = std::time::Instant::now() + Duration::from_secs(60);
+    while !db.catalog().retired().is_empty() && std::time::Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    db.work.stopping.store(true, Ordering::Release);
+    thread.join().unwrap();
+    assert!(db.catalog().retired().is_empty());
 }
 
 /// Writers wait at the gate for flushes and compactions, not for deletions.
