@@ -188,7 +188,7 @@ class Run:
 def test_random_foreign_keys(own_server: Any, seed: int) -> None:
     if not IS_FIRN:
         pytest.skip(f"compares InnoDB with another engine, not with {ENGINE}")
-    server: Server = own_server(NO_PURGE)
+    server: Server = own_server(NO_PURGE, "--innodb-stats-persistent=0")
     end = time.monotonic() + SECONDS
     rounds = 0
     while rounds == 0 or time.monotonic() < end:
