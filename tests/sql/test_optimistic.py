@@ -738,7 +738,7 @@ def test_a_parallel_replica(own_server: Callable[..., Server]) -> None:
     server.query("GRANT REPLICATION SLAVE ON *.* TO 'r'@'%'")
     replica.query(
         "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=%s, MASTER_USER='r', "
-        "MASTER_PASSWORD='p', MASTER_USE_GTID=slave_pos",
+        "MASTER_PASSWORD='p', MASTER_USE_GTID=slave_pos, MASTER_CONNECT_RETRY=1",
         (port,),
     )
     server.query("CREATE DATABASE d")

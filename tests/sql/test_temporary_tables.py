@@ -885,7 +885,7 @@ def test_a_replica_hands_tables_over(own_server: Any) -> None:
 
     on_replica(
         f"CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={port}, MASTER_USER='r', "
-        "MASTER_PASSWORD='r', MASTER_USE_GTID=slave_pos"
+        "MASTER_PASSWORD='r', MASTER_USE_GTID=slave_pos, MASTER_CONNECT_RETRY=1"
     )
     on_replica("START SLAVE")
     primary.query("CREATE DATABASE d")
