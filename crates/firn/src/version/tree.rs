@@ -43,6 +43,15 @@ pub struct Version {
 /// Files, each with its level.
 pub(super) type LeveledFiles = Vec<(u8, Arc<FileHandle>)>;
 
+/// The version that an edit leads to.
+pub(super) struct NextVersion {
+    pub(super) version: Version,
+    /// The files that the edit removes or moves, with their levels before.
+    pub(super) gone: LeveledFiles,
+    /// The files that the edit adds, with their levels.
+    pub(super) added: LeveledFiles,
+}
+
 impl Version {
     /// The version that has the files of `state`. `source` opens the files.
     pub fn of_state(state: &ManifestState, source: &Arc<FileSource>) -> Self {
@@ -95,13 +104,12 @@ impl Version {
         let found = |id: u64| removed.iter().any(|(.., meta)| meta.file_id == id);
         match edit.removed.iter().find(|(_, id)| !found(*id)) {
             Some(&(level, id)) => Err(not_there(level, id)),
-            None => Ok(self.with_open(edit, &removed, source, &[])?.0),
+            None => Ok(self.with_open(edit, &removed, source, &[])?.version),
         }
     }
 
     /// As [`Self::with`]; an added file that has a handle in `open` keeps that handle. `removed`
-    /// are the files that the edit removes, with their levels and run numbers. Returns their
-    /// handles, too.
+    /// are the files that the edit removes, with their levels and run numbers.
     ///
     /// # Errors
     /// `Corruption` if the version does not have a removed file: then the version differs from the
@@ -112,7 +120,7 @@ impl Version {
         removed: &[(u8, u64, Arc<FileMeta>)],
         source: &Arc<FileSource>,
         open: &[Arc<FileHandle>],
-    ) -> Result<(Self, LeveledFiles)> {
+    ) -> Result<NextVersion> {
         let mut next = self.clone();
         let mut gone = Vec::with_capacity(removed.len());
         for (level, run, meta) in removed {
@@ -144,7 +152,11 @@ impl Version {
         next.totals.apply(&gone, &added);
         next.measure_moves(&gone, &added);
         next.edit_quarantine(edit);
-        Ok((next, gone))
+        Ok(NextVersion {
+            version: next,
+            gone,
+            added,
+        })
     }
 
     /// The run of `level`, or in L0 the one with number `run`, for the caller to change.

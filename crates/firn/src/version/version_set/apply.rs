@@ -4,6 +4,7 @@ use super::{Inner, VersionSet};
 use crate::base::{Error, Result};
 use crate::version::file_handle::FileFate;
 use crate::version::manifest::{ManifestWriter, ROOM};
+use crate::version::tree::NextVersion;
 use crate::version::{Edit, FileHandle, Version};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,12 +20,6 @@ pub(super) const LEFT_BY_ADDITIONS: u64 = ROOM / 4;
 
 /// Assumed size in bytes of an edit's field for one added file: two keys and some numbers.
 pub(super) const FILE_BYTES: u64 = ROOM / 4;
-
-/// The version that an edit leads to, and the handles of the files that the edit removes or moves.
-struct NextVersion {
-    version: Version,
-    gone: Vec<(u8, Arc<FileHandle>)>,
-}
 
 /// Why an edit failed, and whether it may still take effect at a restart.
 enum ApplyFailure {
@@ -176,10 +171,10 @@ impl VersionSet {
         });
         let removed: Vec<_> = removed.collect();
         let current = self.current.load();
-        let (version, gone) = current.with_open(edit, &removed, &self.ctx.source, open)?;
-        match version.check(edit) {
+        let next = current.with_open(edit, &removed, &self.ctx.source, open)?;
+        match next.version.check(edit) {
             Some(what) => Err(Error::invalid(format!("edit refused: {what}"))),
-            None => Ok(Some(NextVersion { version, gone })),
+            None => Ok(Some(next)),
         }
     }
 
@@ -190,6 +185,9 @@ impl VersionSet {
         let Some(next) = next else {
             return self.current();
         };
+        next.added
+            .iter()
+            .for_each(|(_, file)| inner.state.share(file.meta()));
         self.current.store(Arc::new(next.version));
         let end = match edit.added.is_empty() {
             true => FileFate::Dropped,

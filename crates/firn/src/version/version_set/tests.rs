@@ -34,6 +34,20 @@ fn open(dir: &Path) -> VersionSet {
     set
 }
 
+/// The manifest's state and the version share what they know of a file.
+#[test]
+fn an_added_file_is_described_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let set = open(dir.path());
+    let version = set.apply(flush(&set)).unwrap();
+    let (_, file) = version.files().next().unwrap();
+    let inner = set.inner.lock();
+    assert!(Arc::ptr_eq(
+        file.meta(),
+        &inner.state.files[&file.file_id].meta
+    ));
+}
+
 /// Creates an empty SST file and returns invented metadata for it. Versions do not read the file.
 fn put_file(set: &VersionSet) -> FileMeta {
     let id = set.new_file_id();
