@@ -51,8 +51,8 @@ void log(int severity, const char* message) {
 */
 int lock_wait_reports(void* waiter) {
   THD* thd = static_cast<THD*>(waiter);
-  if (thd->rgi_slave) return 2;
-  return thd_need_wait_reports(thd) ? 1 : 0;
+  if (!thd_need_wait_reports(thd)) return 0;
+  return thd->rgi_slave ? 2 : 1;
 }
 
 /*

@@ -333,30 +333,38 @@ impl Segments {
     }
 
     /// Renames a spare segment to `path` and opens it; `None` if there is none of that size. If no
-    /// file can be opened, the spare stays one: the next try must not use up another.
+    /// file can be opened or the disk is full, the spare stays one: the next try must not use up
+    /// another. A spare that is gone or that fails in another way is given up.
     fn take_spare(&self, size: u64, path: &Path) -> Result<Option<Arc<dyn LogFile>>> {
         if size != self.size {
             return Ok(None);
         }
-        let Some(spare) = self.spare.lock().pop() else {
-            return Ok(None);
-        };
-        let old = self.path(spare.id);
-        if let Err(error) = self.env.rename(&old, path) {
-            self.spare.lock().push(spare);
-            return Err(error);
-        }
-        match self.open_renamed(&spare, path) {
-            Ok(file) => {
-                self.recycled.fetch_add(1, Ordering::Relaxed);
-                Ok(Some(file))
-            }
-            Err(error) => {
-                if error.class() == FailureClass::NoEffect && self.env.rename(path, &old).is_ok() {
-                    self.spare.lock().push(spare);
+        loop {
+            let Some(spare) = self.spare.lock().pop() else {
+                return Ok(None);
+            };
+            let old = self.path(spare.id);
+            match self.env.rename(&old, path) {
+                Ok(()) => {}
+                Err(error) if *error.kind() == ErrorKind::NotFound => continue,
+                Err(error) => {
+                    if error.class() != FailureClass::Poison {
+                        self.spare.lock().push(spare);
+                    }
+                    return Err(error);
                 }
-                Err(error)
             }
+            let opened = self.open_renamed(&spare, path);
+            match &opened {
+                Ok(_) => _ = self.recycled.fetch_add(1, Ordering::Relaxed),
+                Err(error) if error.class() == FailureClass::NoEffect => {
+                    if self.env.rename(path, &old).is_ok() {
+                        self.spare.lock().push(spare);
+                    }
+                }
+                Err(_) => {}
+            }
+            return opened.map(Some);
         }
     }
 

@@ -133,7 +133,9 @@ impl BackgroundWork {
                 self.failed("deleting files", &error);
             }
             let now_us = self.env.monotonic_micros();
-            if now_us - forgotten_us >= FORGET_STEP_US && self.health.check().is_ok() {
+            let due = now_us - forgotten_us >= FORGET_STEP_US;
+            // On a full disk the room of the log is for commits that free space.
+            if due && self.health.check().is_ok() && !self.health.is_full(None) {
                 doing.set("forgetting dropped indexes");
                 // A compaction thread does so, too, but only when no job is due, and every choice of
                 // a job visits the dropped indexes that are known.
@@ -384,18 +386,21 @@ impl BackgroundWork {
     pub(in crate::db) fn archive_rest_within(self: &Arc<Self>, patience: Duration) {
         match AbandonableThread::start(self, "firn-archive", Self::archive_rest) {
             Ok(thread) => self.await_archive(thread, patience),
-            // Without a thread, the wait has no bound.
-            Err(_) => self.archive_rest(),
+            // Without a thread, the wait for the archive would have no bound.
+            Err(_) => self.leave_archive("no thread can be started for the archive of the log"),
         }
     }
 
     fn await_archive(&self, thread: AbandonableThread, patience: Duration) {
         if !thread.join_within(patience) {
-            self.archiver.iter().for_each(Archiver::leave);
-            let message = "the archive of the log does not answer and is left to itself; the end of the log is archived at the \
-                           next start";
-            self.options.listener.log(Severity::Error, message);
+            self.leave_archive("the archive of the log does not answer and is left to itself");
         }
+    }
+
+    fn leave_archive(&self, reason: &str) {
+        self.archiver.iter().for_each(Archiver::leave);
+        let message = format!("{reason}; the end of the log is archived at the next start");
+        self.options.listener.log(Severity::Error, &message);
     }
 }
 

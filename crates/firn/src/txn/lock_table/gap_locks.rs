@@ -115,7 +115,7 @@ impl IndexGaps {
     }
 
     /// Reports to the host that the inserts which wait in the range now wait for `owner`, too, if it
-    /// wants to hear of all their blockers.
+    /// wants to hear of it.
     fn report_waiters(
         &self,
         owner: &Arc<LockOwner>,
@@ -133,7 +133,7 @@ impl IndexGaps {
         let within = (Bound::Included(lower), Bound::Excluded(upper));
         for waiter in self.waiters.range::<[u8], _>(within).flat_map(|(_, w)| w) {
             let other = &waiter.owner;
-            if waiter.reports == WaitReports::All
+            if waiter.reports != WaitReports::None
                 && !Arc::ptr_eq(other, owner)
                 && !observer.fixed_order(other)(owner)
             {

@@ -11,7 +11,7 @@ use crate::txn::deadlock;
 use parking_lot::MutexGuard;
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 impl LockTable {
@@ -28,6 +28,7 @@ impl LockTable {
         pause_points::at(PausePoint::LockRefused);
         let shard = self.shard(key);
         let reports = self.observer.wanted_reports(owner);
+        let _reported = ReportedWait::begin(&self.reported_waits, reports);
         let graph = self.graph.lock();
         let waiter = match shard.attempt_or_enqueue(&self.registry, owner, key, mode, reports) {
             // Set `waited`, although this attempt did not sleep: another owner blocked the first
@@ -296,19 +297,51 @@ impl LockTable {
     }
 
     /// Reports to the host that the waiting requests for `key` wait for `owner`, which upgrades its
-    /// lock ahead of them, if it wants to hear of all their blockers. Shared requests may not have
-    /// waited for `owner` before. The caller is the owner's thread.
+    /// lock ahead of them, if it wants to hear of it. Shared requests may not have waited for `owner`
+    /// before. The caller is the owner's thread.
     pub(super) fn report_upgrade(&self, owner: &Arc<LockOwner>, key: &[u8]) {
+        if self.reported_waits.load(Ordering::SeqCst) == 0 {
+            return;
+        }
         if let Some(observer) = self.observer.get() {
             let blocking = owner.host();
+            // To a host that wants to hear of the nearest blockers only, one wait for the owner is
+            // enough.
+            let mut told = false;
             let report = |waiter: &Arc<LockRequest>| {
-                if waiter.reports == WaitReports::All {
+                let wanted = match waiter.reports {
+                    WaitReports::None => false,
+                    WaitReports::Nearest => !told,
+                    WaitReports::All => true,
+                };
+                if wanted {
+                    told = true;
                     report_wait(&*observer, waiter, blocking);
                 }
             };
             self.shard(key)
                 .for_each_request_of_others(owner, key, report);
         }
+    }
+}
+
+/// Counts a wait for a row of which the host wants to hear, as long as it exists: without any, an
+/// upgrade need not look through the queue.
+struct ReportedWait<'a>(&'a AtomicUsize);
+
+impl<'a> ReportedWait<'a> {
+    fn begin(waits: &'a AtomicUsize, reports: WaitReports) -> Option<Self> {
+        if reports == WaitReports::None {
+            return None;
+        }
+        waits.fetch_add(1, Ordering::SeqCst);
+        Some(Self(waits))
+    }
+}
+
+impl Drop for ReportedWait<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

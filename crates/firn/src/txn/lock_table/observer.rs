@@ -12,10 +12,10 @@ use std::time::Duration;
 pub enum WaitReports {
     /// None.
     None,
-    /// Some of them: those right ahead of it. It suffices that each transaction of a queue is
-    /// reported by the one behind it.
+    /// Those right ahead of it, a few dozen at most. It suffices that each transaction is reported
+    /// once that others wait for, and that each that waits is reported.
     Nearest,
-    /// Each one, also a blocker that comes while the transaction waits already.
+    /// Each one.
     All,
 }
 

@@ -60,8 +60,12 @@ impl Transaction {
         self.finish();
         match lsn {
             Some(lsn) => {
-                let _wait = CommitWait::begin(&self.cx, &self.owner);
-                let waited = self.cx.pipeline.wait_durable(lsn);
+                let pipeline = &self.cx.pipeline;
+                let _wait = match pipeline.is_durable(lsn) {
+                    true => None,
+                    false => CommitWait::begin(&self.cx, &self.owner),
+                };
+                let waited = pipeline.wait_durable(lsn);
                 waited.map_err(|e| unknown_outcome(&e))
             }
             None => Ok(()),

@@ -42,7 +42,11 @@ fn segments(env: &FaultEnv, spare_max: usize) -> Segments {
 /// A spare segment that cannot be used now is still there for the next try.
 #[test]
 fn a_spare_survives_a_failed_try() {
-    for class in [CallClass::Rename, CallClass::Open] {
+    let failures = [
+        (CallClass::Rename, Errno::NoSpace),
+        (CallClass::Open, Errno::ProcessTableFull),
+    ];
+    for (class, errno) in failures {
         let env = FaultEnv::new(Arc::new(MemEnv::new()));
         let segments = segments(&env, 8);
         for id in 1..=2 {
@@ -61,7 +65,7 @@ fn a_spare_survives_a_failed_try() {
                 class,
                 nth: 1,
                 sticky: false,
-                errno: Errno::ProcessTableFull,
+                errno,
             });
             segments.prepare(3, 0, false).err().unwrap();
             assert_eq!(segments.spare.lock().len(), 2);
@@ -72,6 +76,28 @@ fn a_spare_survives_a_failed_try() {
         assert_eq!(segments.recycled.load(Ordering::Relaxed), 2);
         assert_eq!(segments.created.load(Ordering::Relaxed), 2);
     }
+}
+
+/// Somebody has removed the file of a spare segment, or its file system is damaged: the log goes on
+/// without it.
+#[test]
+fn a_spare_that_is_gone_holds_nothing_up() {
+    let env = FaultEnv::new(Arc::new(MemEnv::new()));
+    let segments = segments(&env, 8);
+    (1..=3).for_each(|id| _ = segments.prepare(id, 0, false).unwrap());
+    segments.release((1..=3).map(|id| (id, SIZE))).unwrap();
+    env.remove(&segments.path(3)).unwrap();
+    segments.prepare(4, 0, false).unwrap();
+    assert_eq!(segments.recycled.load(Ordering::Relaxed), 1);
+    env.inject(Fault {
+        class: CallClass::Rename,
+        nth: 1,
+        sticky: false,
+        errno: Errno::Io,
+    });
+    segments.prepare(5, 0, false).err().unwrap();
+    segments.prepare(5, 0, false).unwrap();
+    assert!(segments.spare.lock().is_empty());
 }
 
 /// One segment that cannot be removed does not keep the others.

@@ -314,19 +314,33 @@ fn a_wait_reports_no_more_than_the_host_wants() {
     }
 }
 
-/// The nearest conflicting request is reported, not a compatible one.
+/// The nearest conflicting requests are reported, not compatible ones.
 #[test]
-fn a_shared_request_waits_for_the_last_exclusive_one() {
+fn each_request_reports_the_nearest_ones_that_it_waits_for() {
     use crate::txn::lock_table::lock_queue::LockQueue;
     let mut queue = LockQueue::new(&LockOwner::new(1, 0), Shared);
-    let waiters: Vec<_> = [(2, Exclusive), (3, Exclusive), (4, Shared), (5, Shared)]
+    let modes = [(2, Exclusive), (3, Exclusive), (4, Shared), (5, Shared)];
+    let waiters: Vec<_> = modes
+        .into_iter()
+        .chain([(6, Exclusive)])
+        .chain((7..200).map(|id| (id, Shared)))
         .map(|(id, mode)| request(&LockOwner::new(id, 0), mode))
-        .into();
+        .collect();
     let mut reported = Vec::new();
     for waiter in &waiters {
         queue.enqueue(waiter);
         let ids = queue.right_ahead(waiter);
         reported.push(ids.iter().map(|owner| owner.id()).collect::<Vec<_>>());
     }
-    assert_eq!(reported, [vec![1], vec![2, 1], vec![3], vec![3]]);
+    let first = [
+        vec![1],
+        vec![2, 1],
+        vec![3],
+        vec![3],
+        vec![5, 4, 3, 1],
+        vec![6],
+    ];
+    assert_eq!(reported[..6], first);
+    // Each request that waits is reported with some blocker, however far the conflicting one is.
+    assert!(reported.iter().all(|blockers| !blockers.is_empty()));
 }
