@@ -6,8 +6,6 @@ use super::totals::{IndexTotals, Totals};
 use super::{
     BlobTotals, Edit, FileHandle, FileMeta, FileSource, FileSpan, FileSums, ManifestState, Run,
 };
-use crate::base::key::index_prefix;
-use crate::base::key_range::prefix_successor;
 use crate::base::{Error, IndexId, Result, Seqno};
 use crate::sst::IndexStats;
 use std::collections::{BTreeMap, HashMap};
@@ -292,17 +290,10 @@ impl Version {
     /// Whether at most one run of L0 has entries of `index`.
     fn in_one_run(&self, index: IndexId) -> bool {
         let has = |run: &&Arc<Run>| {
-            let mut files = of_index(run, index).iter();
+            let mut files = run.of_index(index).iter();
             files.any(|file| file.index(index).is_some())
         };
         self.l0.iter().filter(has).nth(1).is_none()
-    }
-
-    /// The files with entries of `index`, newest run first.
-    pub fn files_of_index(&self, index: IndexId) -> impl Iterator<Item = &Arc<FileHandle>> {
-        let runs = self.l0.iter().chain(&self.levels);
-        let files = runs.flat_map(move |run| of_index(run, index));
-        files.filter(move |file| file.index(index).is_some())
     }
 
     /// Bytes in blob files that the entries of `index` refer to. `holds` says whether an index may
@@ -326,7 +317,7 @@ impl Version {
         };
         let mut bytes = totals.sole_blob_bytes;
         for run in self.l0.iter().chain(&self.levels) {
-            let files = of_index(run, index);
+            let files = run.of_index(index);
             let (first, last) = (files.first(), files.last());
             let last = last.filter(|_| files.len() > 1);
             for file in first.into_iter().chain(last) {
@@ -375,14 +366,6 @@ impl Version {
 fn not_there(level: u8, file_id: u64) -> Error {
     let what = format!("file {file_id}, which an edit removes, is not in L{level} of the version");
     Error::corruption("MANIFEST", 0, what)
-}
-
-/// The files of `run` that may have entries of `index`.
-fn of_index(run: &Run, index: IndexId) -> FileSpan<'_> {
-    let prefix = index_prefix(index);
-    let end = prefix_successor(&prefix);
-    let upper = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-    run.overlapping(&prefix, upper)
 }
 
 #[cfg(test)]
