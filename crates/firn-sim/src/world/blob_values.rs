@@ -38,7 +38,7 @@ impl Stored {
         let mut whole = [value.head, proper].concat();
         let mut buf = BlobBuf::new();
         for blob in &refs {
-            whole.extend_from_slice(blobs.read(blob, &mut buf)?);
+            whole.extend_from_slice(blobs.read(blob, ReadClass::Blob, &mut buf)?);
         }
         Ok(OwnedValue::new(whole.into(), value.head.len()))
     }

@@ -404,11 +404,12 @@ impl BlobFile {
     }
 
     /// Reads the part of a value that `extent` describes, and decompresses it into `buf`. Returns
-    /// the plain bytes.
+    /// the plain bytes. `class` is the purpose of the read.
     pub(super) fn read<'b>(
         &self,
         blob: &BlobRef,
         extent: &BlobReadExtent,
+        class: ReadClass,
         buf: &'b mut BlobBuf,
     ) -> Result<&'b [u8]> {
         let opened = self.open()?;
@@ -416,7 +417,7 @@ impl BlobFile {
         opened.check_len(at, extent)?;
         if extent.plain {
             let room = buf.reserve(extent.stored as usize);
-            opened.read(at, blob, room)?;
+            opened.read(at, blob, class, room)?;
             if blob.codec == BlobCodec::Chunks {
                 let is_plain = |chunk: &chunks::Chunk<'_>| chunk.is_plain();
                 opened.for_each_chunk(at, extent, room, is_plain)?;
@@ -425,7 +426,7 @@ impl BlobFile {
         }
         BUFFERS.with(Vec::new, |stored| {
             stored.resize(extent.stored as usize, 0);
-            let read = opened.read(at, blob, stored).and_then(|()| {
+            let read = opened.read(at, blob, class, stored).and_then(|()| {
                 let room = buf.reserve(extent.len);
                 if blob.codec == BlobCodec::Chunks {
                     let unpack = |chunk: &chunks::Chunk<'_>| chunk.unpack_to(room);

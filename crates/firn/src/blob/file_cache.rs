@@ -206,12 +206,16 @@ impl OpenBlobFile {
 
     /// Fills `stored` with the first stored bytes of the blob whose header lies at `at`, and
     /// verifies the checksum in the reference. If the blob has chunks, that checksum covers only
-    /// their table.
-    pub(super) fn read(&self, at: u64, blob: &BlobRef, stored: &mut [u8]) -> Result<()> {
-        if let Err(error) = self
-            .file
-            .read_exact_at(ReadClass::Blob, at + BLOB_HEADER_LEN, stored)
-        {
+    /// their table. `class` is the purpose of the read.
+    pub(super) fn read(
+        &self,
+        at: u64,
+        blob: &BlobRef,
+        class: ReadClass,
+        stored: &mut [u8],
+    ) -> Result<()> {
+        let read = self.file.read_exact_at(class, at + BLOB_HEADER_LEN, stored);
+        if let Err(error) = read {
             let cut = self.ends_before(at, stored.len() as u64)?;
             return Err(if cut { self.too_short(at) } else { error });
         }

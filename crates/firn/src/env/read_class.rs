@@ -19,12 +19,13 @@ pub enum ReadClass {
     Range,
     /// Blocks of a range from readahead on.
     Scan,
-    /// Values out of line, and the headers of their files.
+    /// Values out of line that a query needs, and the headers and tables of blob files.
     Blob,
     /// Everything that a compaction reads, also to hand cached blocks over and to rewrite blob
     /// files.
     Compaction,
-    /// Sorted runs of loads, index builds and large transactions that are merged.
+    /// Rows that a new index is made of; sorted runs of loads, index builds and large transactions
+    /// that are merged.
     Load,
     /// Log segments, manifests and the server's binary log, at a start for instance.
     Log,

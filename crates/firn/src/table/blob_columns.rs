@@ -288,6 +288,8 @@ impl ColumnsPlan {
 
 /// Decodes rows and reads their values that lie out of line.
 pub(super) struct RowReader {
+    /// The purpose of the reads of these values.
+    class: ReadClass,
     current: ColumnsPlan,
     /// Plans for columns that were set before, the last used one at the end.
     spare: Vec<ColumnsPlan>,
@@ -300,8 +302,11 @@ pub(super) struct RowReader {
 }
 
 impl RowReader {
-    pub(super) fn new(format: &RowFormat, columns: Option<&[u8]>) -> Self {
+    /// A reader of rows of `format`, of which it decodes `columns`; `None` stands for all. `class`
+    /// is the purpose of its reads of values that lie out of line.
+    pub(super) fn new(format: &RowFormat, class: ReadClass, columns: Option<&[u8]>) -> Self {
         Self {
+            class,
             current: ColumnsPlan::new(format, columns),
             spare: Vec::new(),
             parts: Vec::new(),
@@ -408,7 +413,7 @@ impl RowReader {
         blobs: &mut BlobBuf,
     ) -> Result<()> {
         self.wanted.iter().try_for_each(|column| column.check())?;
-        let parts = &self.parts;
+        let (parts, class) = (&self.parts, self.class);
         let needs = |column: &OutOfLineColumn| ValueNeed::of(column, parts);
         let reads = self.wanted.iter().filter_map(|column| {
             let wanted = needs(column).bytes()?;
@@ -435,11 +440,12 @@ impl RowReader {
                 false => &mut *blobs,
             };
             let bytes = match ValueNeed::of(&column, parts) {
-                ValueNeed::All => store.read(&column.blob, buf)?,
-                ValueNeed::Prefix(wanted) => store.read_prefix(&column.blob, wanted, buf)?,
+                ValueNeed::All => store.read(&column.blob, class, buf)?,
+                ValueNeed::Prefix(wanted) => store.read_prefix(&column.blob, wanted, class, buf)?,
                 ValueNeed::Length => &self.zeros[..column.blob.len as usize],
                 ValueNeed::PrefixAndLength(wanted) => {
-                    let prefix = store.read_prefix(&column.blob, wanted, &mut self.scratch)?;
+                    let (at, scratch) = (&column.blob, &mut self.scratch);
+                    let prefix = store.read_prefix(at, wanted, class, scratch)?;
                     blobs.put_beginning(prefix, column.blob.len as usize)
                 }
             };

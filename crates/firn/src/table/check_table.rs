@@ -224,7 +224,7 @@ impl CheckedTable<'_> {
         lookup: bool,
         report: &mut CheckReport,
     ) -> Result<ExpectedEntries> {
-        let mut reader = RowReader::new(self.format, None);
+        let mut reader = RowReader::new(self.format, ReadClass::Verify, None);
         let mut record = vec![0; self.schema.record_len as usize];
         let mut blobs = BlobBuf::new();
         let mut entry = Vec::new();

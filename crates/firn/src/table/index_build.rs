@@ -175,7 +175,7 @@ impl IndexBuild {
                 )?;
                 let (kind, row) = row.ok_or_else(|| corrupt(&self.table, "a row is gone"))?;
                 blobs.clear();
-                let mut reader = RowReader::new(self.table.format(), None);
+                let mut reader = RowReader::new(self.table.format(), ReadClass::Blob, None);
                 reader.read(&self.cx.blobs, kind, row.as_value(), record, blobs)?;
                 Ok(WriteOutcome::Duplicate {
                     index: numbers[duplicate.sorter],
@@ -209,7 +209,7 @@ impl IndexBuild {
             current.clustered.id(),
         )
         .0;
-        let mut reader = RowReader::new(table.format(), Some(&self.columns()));
+        let mut reader = RowReader::new(table.format(), ReadClass::Load, Some(&self.columns()));
         let store = &self.cx.blobs;
         let mut record = vec![0; table.record_len()];
         let mut blobs = BlobBuf::new();
@@ -222,7 +222,7 @@ impl IndexBuild {
         let merged = MergeIter::new(scan_sources(
             &point.super_version,
             &range,
-            ReadClass::Range,
+            ReadClass::Load,
             None,
         ));
         let mut rows = MvccIter::new(merged, ReadAt::snapshot(point.seqno));

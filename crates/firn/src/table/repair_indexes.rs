@@ -81,7 +81,7 @@ impl CheckedTable<'_> {
         mended: &mut IndexRepair,
         change: &mut dyn FnMut(IndexFix<'_>) -> Result<()>,
     ) -> Result<()> {
-        let mut reader = RowReader::new(self.format, None);
+        let mut reader = RowReader::new(self.format, ReadClass::Verify, None);
         let mut record = vec![0; self.schema.record_len as usize];
         let mut blobs = BlobBuf::new();
         let (mut key, mut value) = (Vec::new(), Vec::new());
@@ -177,7 +177,7 @@ impl CheckedTable<'_> {
     ) -> Result<bool> {
         let mut record = vec![0; self.schema.record_len as usize];
         let mut blobs = BlobBuf::new();
-        let mut reader = RowReader::new(self.format, None);
+        let mut reader = RowReader::new(self.format, ReadClass::Verify, None);
         let store = &self.point.super_version.blobs;
         let decoded = reader.read(store, kind, value, &mut record, &mut blobs);
         if decoded.is_err() {

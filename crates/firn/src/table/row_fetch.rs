@@ -92,7 +92,7 @@ impl RowFetch {
     pub(super) fn new(table: Arc<Table>) -> Self {
         let current = Guard::into_inner(table.current());
         let index = Arc::clone(&current.clustered);
-        let reader = RowReader::new(table.format(), None);
+        let reader = RowReader::new(table.format(), ReadClass::Blob, None);
         Self {
             table,
             current,

@@ -155,7 +155,7 @@ impl<'a> BlobPositionCheck<'a> {
         let whole = placed.and_then(|()| match &mut self.values {
             Some(room) => {
                 room.clear();
-                self.blobs.read(blob, room).map(|_| ())
+                self.blobs.read(blob, ReadClass::Verify, room).map(|_| ())
             }
             None => Ok(()),
         });

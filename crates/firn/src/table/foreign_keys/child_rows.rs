@@ -394,7 +394,7 @@ impl Table {
         record: &mut [u8],
         blobs: &mut BlobBuf,
     ) -> Result<bool> {
-        let mut reader = RowReader::new(self.format(), None);
+        let mut reader = RowReader::new(self.format(), ReadClass::Blob, None);
         let latest = txn.latest_point();
         let decoded = txn.get(&latest, row_key, ReadClass::Range, |key, value| {
             let is_put = key.kind.is_put();

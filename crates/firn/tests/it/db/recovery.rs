@@ -290,7 +290,7 @@ fn a_recovery_that_is_cut_off_leaves_the_files_of_what_comes_back() {
                         .unwrap()
                         .unwrap();
                     let mut buf = BlobBuf::new();
-                    let found = db.context().blobs.read(&blob, &mut buf);
+                    let found = db.context().blobs.read(&blob, ReadClass::Blob, &mut buf);
                     assert!(found.unwrap() == value, "seed {seed}, sync {n}");
                 }
             }
