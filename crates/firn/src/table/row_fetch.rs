@@ -80,6 +80,9 @@ pub(super) struct RowFetch {
     /// `entry_key` is not current then.
     entry_is_row: bool,
     row_key: Vec<u8>,
+    /// Purpose of the read of the row with the key `row_key`: [`ReadClass::Point`] if the statement
+    /// looks for that key, [`ReadClass::Range`] if an entry or a row reference led to it.
+    class: ReadClass,
     /// Key of the entry that was read before the last one.
     passed: Vec<u8>,
     /// Whether the next read takes the place of the last one: it reads the last entry again, or
@@ -109,6 +112,7 @@ impl RowFetch {
             entry_key: Vec::new(),
             entry_is_row: false,
             row_key: Vec::new(),
+            class: ReadClass::Range,
             passed: Vec::new(),
             in_place: false,
         }
@@ -305,7 +309,7 @@ impl RowFetch {
 
     /// Makes `key` the key of the entry last read, which is a row.
     pub(super) fn keep_key(&mut self, key: &[u8]) {
-        self.set_row_key(key);
+        self.set_row_key(key, ReadClass::Range);
     }
 
     /// Whether the row of each entry, or of most entries, must be looked up in the clustered index.
@@ -359,6 +363,7 @@ impl RowFetch {
             }
         }
         self.entry_is_row = false;
+        self.class = ReadClass::Range;
         self.entry_key.clear();
         self.entry_key.extend_from_slice(key);
         self.row_key.clear();
@@ -554,7 +559,7 @@ impl RowFetch {
 
     /// Whether the entry last read exists at `point`.
     fn entry_stands(&self, txn: &Transaction, point: &ReadPoint) -> Result<bool> {
-        let is_put = txn.get(point, &self.entry_key, ReadClass::Point, |key, _| {
+        let is_put = txn.get(point, &self.entry_key, ReadClass::Range, |key, _| {
             key.kind.is_put()
         })?;
         Ok(is_put == Some(true))
@@ -584,7 +589,7 @@ impl RowFetch {
         let entry_stands = self.clustered || self.entry_stands(txn, point)?;
         if entry_stands && self.filter.is_some() {
             // The condition must not run within `txn.get`, where a shard of a cache may be locked.
-            let value = txn.get(point, &self.entry_key, ReadClass::Point, |_, value| {
+            let value = txn.get(point, &self.entry_key, ReadClass::Range, |_, value| {
                 value.head.to_vec()
             })?;
             if !self.admits(&value.unwrap_or_default(), record)? {
@@ -595,7 +600,7 @@ impl RowFetch {
             // The entry covers the columns, so the row is not read. Read the entry again: its value
             // may be newer than that under the cursor.
             Some(plan) if entry_stands => {
-                txn.get(point, &self.entry_key, ReadClass::Point, |_, value| {
+                txn.get(point, &self.entry_key, ReadClass::Range, |_, value| {
                     self.decode_entry(plan, value.head, record)
                 })?
                 .transpose()?;
@@ -625,20 +630,23 @@ impl RowFetch {
         self.row_at(txn, &latest, record)
     }
 
-    /// Makes `key` the key of the row that [`Self::row`] reads.
-    pub(super) fn set_row_key(&mut self, key: &[u8]) {
+    /// Makes `key` the key of the row that [`Self::row`] reads; `class` is the purpose of the read.
+    pub(super) fn set_row_key(&mut self, key: &[u8], class: ReadClass) {
         self.row_key.clear();
         self.row_key.extend_from_slice(key);
         self.entry_is_row = true;
+        self.class = class;
     }
 
-    /// Sets the key of the row that [`Self::row`] reads, from a row reference of the server.
-    pub(super) fn row_key_of(&mut self, reference: &[u8]) -> Result<()> {
+    /// Sets the key of the row that [`Self::row`] reads, from a row reference of the server or a
+    /// whole key image of the primary key. `class` is the purpose of the read.
+    pub(super) fn row_key_of(&mut self, reference: &[u8], class: ReadClass) -> Result<()> {
         self.table.refresh(&mut self.current);
         self.row_key.clear();
         let clustered = &self.current.clustered;
         clustered.seek_prefix(reference, &mut self.row_key)?;
         self.entry_is_row = self.clustered;
+        self.class = class;
         Ok(())
     }
 
@@ -671,12 +679,7 @@ impl RowFetch {
 
     fn row_at(&mut self, txn: &Transaction, point: &ReadPoint, record: &mut [u8]) -> Result<bool> {
         let (reader, blobs) = (&mut self.reader, &mut self.blobs);
-        // An entry led to the row, or a reference of the server that came from one.
-        let class = match self.entry_is_row {
-            true => ReadClass::Point,
-            false => ReadClass::Range,
-        };
-        let decoded = txn.get(point, &self.row_key, class, |key, value| {
+        let decoded = txn.get(point, &self.row_key, self.class, |key, value| {
             let decode = || reader.decode(key.kind, value, record, blobs);
             key.kind.is_put().then(decode)
         })?;
