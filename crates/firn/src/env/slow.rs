@@ -5,8 +5,11 @@
 //! write: nothing, the page cache takes it; the sync pays for all bytes since the last one
 //! ```
 //!
-//! A prefetched read ends a latency after its announcement, however it is executed: whoever takes
-//! the bytes earlier waits for the rest of it.
+//! A long operation takes its bytes piece by piece, so that a small one which begins meanwhile is
+//! soon served, as by a disk with a queue for each client.
+//!
+//! A prefetched read ends a latency after its batch was started, however it is executed: whoever
+//! takes the bytes earlier waits for the rest of it.
 //!
 //! Every read is one of the disk. The model has no page cache, so that a test needs no memory
 //! pressure to be slow.
@@ -24,12 +27,14 @@ use super::{
 use crate::base::Result;
 use disk::Disk;
 pub use disk::DiskSpeed;
+pub(super) use files::AnnouncedReads;
 use files::{SlowAppend, SlowLog, SlowRead, SlowSpans};
+use std::num::NonZeroU64;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The last microseconds of a wait are spent polling: a sleep ends up to that much late.
+/// The last microseconds of a wait are spent polling: a thread wakes up to that much late.
 const POLLED_US: u64 = 50;
 
 /// Wraps an environment and delays its reads and syncs as a disk of limited speed would.
@@ -59,7 +64,10 @@ impl SlowDevice {
                 return;
             }
             match left.checked_sub(POLLED_US) {
-                Some(us) if us > 0 => std::thread::sleep(Duration::from_micros(us)),
+                Some(us) if us > 0 => {
+                    wake_in_time();
+                    std::thread::sleep(Duration::from_micros(us));
+                }
                 _ => std::hint::spin_loop(),
             }
         }
@@ -67,11 +75,28 @@ impl SlowDevice {
 
     /// Calls `f` as an operation on `bytes` bytes, which takes as long as on the disk.
     fn during<T>(&self, bytes: u64, f: impl FnOnce() -> T) -> T {
-        let end = self.disk.operate(self.now_ns(), bytes);
+        let mut admitted = self.now_ns();
+        let pieces = self.disk.pieces(admitted, bytes);
         let done = f();
-        self.wait(end);
+        for piece in pieces {
+            self.wait(piece);
+            admitted = piece;
+        }
+        self.wait(self.disk.end(admitted));
         done
     }
+}
+
+/// Lets the sleeps of this thread end in time. By default the kernel may let each of them last 50
+/// µs longer, to wake several threads at once.
+fn wake_in_time() {
+    thread_local! {
+        static SET: () = {
+            // Ignore an error: the waits are less exact then.
+            let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        };
+    }
+    SET.with(|()| ());
 }
 
 impl SlowEnv {

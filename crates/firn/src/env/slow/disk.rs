@@ -2,6 +2,7 @@
 //! threads: the caller passes the time.
 
 use crate::base::{Error, Result};
+use std::num::NonZeroU64;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,7 +12,13 @@ const OPERATION_MAX: u64 = 256 << 10;
 /// at once. Disks of a cloud allow more, but then a short test would meet no limit.
 const BURST_NS: u64 = 10_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
-const LATENCY_MAX_US: u64 = 10_000_000;
+const MB: NonZeroU64 = NonZeroU64::new(1_000_000).unwrap();
+/// The units of the parts of a text, and the largest number of each.
+const UNITS: [(&str, u64); 3] = [
+    ("us", 10_000_000),
+    ("iops", 1_000_000_000),
+    ("MBps", 1_000_000_000),
+];
 
 /// What a slow disk can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,9 +26,9 @@ pub struct DiskSpeed {
     /// Least duration of each operation, microseconds.
     pub latency_us: u64,
     /// Operations a second, reads and writes together; `None` for no limit.
-    pub iops: Option<u64>,
+    pub iops: Option<NonZeroU64>,
     /// Bytes a second, read and written together; `None` for no limit.
-    pub bytes_per_s: Option<u64>,
+    pub bytes_per_s: Option<NonZeroU64>,
 }
 
 impl FromStr for DiskSpeed {
@@ -29,33 +36,31 @@ impl FromStr for DiskSpeed {
 
     /// Reads a text as `120us` or `500us,3000iops,125MBps`: each part at most once, in any order.
     fn from_str(text: &str) -> Result<Self> {
-        let mut parts: [Option<u64>; 3] = [None; 3];
-        let limits = [
-            ("us", LATENCY_MAX_US),
-            ("iops", SECOND_NS),
-            ("MBps", SECOND_NS),
-        ];
+        let mut parts: [Option<NonZeroU64>; 3] = [None; 3];
         for part in text.split(',') {
             let digits = part.bytes().take_while(u8::is_ascii_digit).count();
             let (number, unit) = part.split_at(digits);
-            let number = number.parse::<u64>().ok().filter(|&number| number > 0);
-            let known = limits.iter().position(|(name, _)| *name == unit);
-            match (number, known) {
-                (Some(number), Some(i)) if number <= limits[i].1 && parts[i].is_none() => {
-                    parts[i] = Some(number);
-                }
-                _ => {
-                    return Err(Error::invalid(format_args!(
-                        "'{text}' describes no disk: '120us' or '500us,3000iops,125MBps' does"
-                    )));
-                }
+            let known = UNITS.iter().position(|(name, _)| *name == unit);
+            let Some(at) = known.filter(|&at| digits > 0 && parts[at].is_none()) else {
+                return Err(Error::invalid(format_args!(
+                    "'{text}' describes no disk: '120us' or '500us,3000iops,125MBps' does, each \
+                     unit once and no spaces"
+                )));
+            };
+            let max = UNITS[at].1;
+            let number = number.parse::<NonZeroU64>().ok();
+            parts[at] = number.filter(|number| number.get() <= max);
+            if parts[at].is_none() {
+                return Err(Error::invalid(format_args!(
+                    "'{text}' describes no disk: {unit} is from 1 to {max}"
+                )));
             }
         }
         let [latency_us, iops, mbps] = parts;
         Ok(Self {
-            latency_us: latency_us.unwrap_or(0),
+            latency_us: latency_us.map_or(0, NonZeroU64::get),
             iops,
-            bytes_per_s: mbps.map(|mbps| mbps * 1_000_000),
+            bytes_per_s: mbps.map(|mbps| mbps.saturating_mul(MB)),
         })
     }
 }
@@ -63,12 +68,12 @@ impl FromStr for DiskSpeed {
 /// A token bucket that gets `per_s` tokens a second, kept as the moment at which it will be full
 /// again, in nanoseconds.
 struct Bucket {
-    per_s: u64,
+    per_s: NonZeroU64,
     full_at: AtomicU64,
 }
 
 impl Bucket {
-    fn new(per_s: u64) -> Self {
+    fn new(per_s: NonZeroU64) -> Self {
         Self {
             per_s,
             full_at: AtomicU64::new(0),
@@ -77,7 +82,7 @@ impl Bucket {
 
     /// Takes tokens at `now`, in nanoseconds; returns the moment at which they are there.
     fn take(&self, now: u64, tokens: u64) -> u64 {
-        let cost = u128::from(tokens) * u128::from(SECOND_NS) / u128::from(self.per_s);
+        let cost = u128::from(tokens) * u128::from(SECOND_NS) / u128::from(self.per_s.get());
         let cost = u64::try_from(cost).unwrap_or(u64::MAX);
         let after = |full_at: u64| full_at.max(now).saturating_add(cost);
         let set = |full_at| Some(after(full_at));
@@ -101,24 +106,42 @@ pub(super) struct Disk {
 impl Disk {
     pub(super) fn new(speed: DiskSpeed) -> Self {
         Self {
-            latency_ns: speed.latency_us * 1000,
+            latency_ns: speed.latency_us.saturating_mul(1000),
             operations: speed.iops.map(Bucket::new),
             bytes: speed.bytes_per_s.map(Bucket::new),
         }
     }
 
-    /// Begins an operation at `now`; returns its end. Times are in nanoseconds.
-    pub(super) fn operate(&self, now: u64, bytes: u64) -> u64 {
+    /// Takes `bytes` bytes and the operations that move them at `now`; returns the moment at which
+    /// the disk has admitted them. Times are in nanoseconds.
+    fn admit(&self, now: u64, bytes: u64) -> u64 {
         let operations = bytes.div_ceil(OPERATION_MAX).max(1);
         let admitted = self.operations.as_ref().map(|b| b.take(now, operations));
         let moved = self.bytes.as_ref().map(|b| b.take(now, bytes));
-        let begun = now.max(admitted.unwrap_or(0)).max(moved.unwrap_or(0));
-        begun.saturating_add(self.latency_ns)
+        now.max(admitted.unwrap_or(0)).max(moved.unwrap_or(0))
     }
 
-    /// As [`Self::operate`], for bytes that an operation in progress moves besides its own.
-    pub(super) fn prolong(&self, now: u64, bytes: u64) -> u64 {
-        let moved = self.bytes.as_ref().map(|b| b.take(now, bytes));
-        moved.unwrap_or(now).saturating_add(self.latency_ns)
+    /// The end of an operation whose last bytes the disk has admitted at `admitted`.
+    pub(super) fn end(&self, admitted: u64) -> u64 {
+        admitted.saturating_add(self.latency_ns)
+    }
+
+    /// Begins an operation at `now`; returns its end.
+    pub(super) fn operate(&self, now: u64, bytes: u64) -> u64 {
+        self.end(self.admit(now, bytes))
+    }
+
+    /// Begins an operation at `now` that takes its bytes piece by piece. Returns the moments at
+    /// which the disk has admitted the pieces. The caller waits for each of them before it asks for
+    /// the next, so that operations which begin meanwhile wait for one piece and not for all.
+    pub(super) fn pieces(&self, now: u64, bytes: u64) -> impl Iterator<Item = u64> {
+        let (mut at, mut left) = (now, Some(bytes));
+        std::iter::from_fn(move || {
+            let all = left?;
+            let piece = all.min(OPERATION_MAX);
+            left = Some(all - piece).filter(|&left| left > 0);
+            at = self.admit(at, piece);
+            Some(at)
+        })
     }
 }

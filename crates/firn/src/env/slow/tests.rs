@@ -12,8 +12,8 @@ fn speed(text: &str) -> DiskSpeed {
 fn texts_that_describe_a_disk_and_others() {
     let all = DiskSpeed {
         latency_us: 500,
-        iops: Some(3000),
-        bytes_per_s: Some(125_000_000),
+        iops: NonZeroU64::new(3000),
+        bytes_per_s: NonZeroU64::new(125_000_000),
     };
     assert_eq!(speed("500us,3000iops,125MBps"), all);
     assert_eq!(speed("125MBps,500us,3000iops"), all);
@@ -28,22 +28,42 @@ fn texts_that_describe_a_disk_and_others() {
         ",",
         "120",
         "us",
-        "0us",
         "-1us",
         "120 us",
         "120us,",
+        "120us ,1iops",
+        "120us, 1iops",
+        "+1us",
         "120us,130us",
         "1ms",
         "120US",
         "3000iops,",
         "1MB",
-        "11000000us",
-        "99999999999999999999us",
         "٣us",
     ] {
-        let error = text.parse::<DiskSpeed>().unwrap_err();
-        assert!(error.to_string().contains("'120us'"), "{text}: {error}");
+        let error = text.parse::<DiskSpeed>().unwrap_err().to_string();
+        assert!(error.contains("'120us'"), "{text}: {error}");
     }
+    for (text, limit) in [
+        ("0us", "us is from 1 to 10000000"),
+        ("10000001us", "us is from 1 to 10000000"),
+        ("99999999999999999999us", "us is from 1 to 10000000"),
+        ("1us,0iops", "iops is from 1 to 1000000000"),
+        ("1000000001iops", "iops is from 1 to 1000000000"),
+        ("1000000001MBps", "MBps is from 1 to 1000000000"),
+    ] {
+        let error = text.parse::<DiskSpeed>().unwrap_err().to_string();
+        assert!(error.contains(limit), "{text}: {error}");
+        assert!(error.contains(&format!("'{text}'")), "{text}: {error}");
+    }
+    speed("10000000us,1000000000iops,1000000000MBps");
+    // Fields that no text gives are no reason to overflow.
+    let endless = Disk::new(DiskSpeed {
+        latency_us: u64::MAX,
+        iops: Some(NonZeroU64::MAX),
+        bytes_per_s: Some(NonZeroU64::MIN),
+    });
+    assert_eq!(endless.operate(MS, u64::MAX), u64::MAX);
 }
 
 /// Lets `clients` begin an operation each, and the next one when it has ended, until `until`.
@@ -108,6 +128,35 @@ fn an_idle_disk_serves_a_burst_and_no_more() {
     assert_eq!((disk.operate(0, 1), disk.operate(0, 1)), (0, 100 * MS));
 }
 
+#[test]
+fn a_small_read_waits_for_one_piece_of_a_long_sync() {
+    for syncs in [1, 4] {
+        let disk = Disk::new(speed("500us,3000iops,125MBps"));
+        // Each client has a moment at which it goes on; the one with the earliest goes on next.
+        let mut pieces: Vec<_> = (0..syncs)
+            .map(|_| disk.pieces(0, 125_000_000 / syncs))
+            .collect();
+        let mut moments = vec![Some(0); pieces.len()];
+        let (mut read, mut reads, mut slowest) = (0, 0_u64, 0);
+        while let Some(moment) = moments.iter().flatten().min().copied() {
+            if moment > read {
+                let end = disk.operate(read, 4096);
+                slowest = slowest.max(end - read);
+                (read, reads) = (end, reads + 1);
+                continue;
+            }
+            let at = moments.iter().position(|&at| at == Some(moment)).unwrap();
+            moments[at] = pieces[at].next();
+            assert!(moments[at].is_none_or(|next| next <= 1100 * MS));
+        }
+        // A piece of 256 KiB takes 2.1 ms, the read itself 0.5 ms.
+        assert!(slowest <= (1 + 22 * syncs / 10) * MS, "{syncs}: {slowest}");
+        // The syncs leave the disk to the reads in turn, and end as if they were alone.
+        assert!(reads > 1000 / (1 + 22 * syncs / 10) / 2, "{syncs}: {reads}");
+        assert!(read >= 980 * MS, "{syncs}: {read}");
+    }
+}
+
 /// A disk of 40 µs over a file of 100,000 bytes in memory. That is less than [`POLLED_US`], so
 /// waits advance the clock of the environment and do not sleep.
 fn in_memory() -> (MemEnv, SlowEnv, Arc<dyn ReadFile>) {
@@ -163,6 +212,94 @@ fn a_read_takes_the_latency_and_an_announced_one_what_is_left_of_it() {
     env.advance_clock(2_000_000);
     announce(&*file, &[(70_000, 1)]);
     assert!(read(&env, &*file, 50_000, 100) >= 40);
+}
+
+/// Seconds for which the operations taken so far keep a disk of one operation a second busy.
+fn operations(slow: &SlowEnv) -> u64 {
+    let (device, second) = (&slow.device, 1000 * MS);
+    let now = device.now_ns();
+    // A bucket has room for one operation, and asking takes one.
+    (device.disk.operate(now, 0) - now + second / 2) / second
+}
+
+#[test]
+fn announced_reads_are_operations_as_a_prefetcher_makes_them() {
+    let taken = |batches: &[&[(u64, u64)]]| {
+        let env = MemEnv::new();
+        env.place(Path::new("/file"), vec![7; 100]);
+        let slow = SlowEnv::new(Arc::new(env), speed("1iops"));
+        let file = slow.open(Path::new("/file")).unwrap();
+        batches.iter().for_each(|batch| announce(&*file, batch));
+        operations(&slow)
+    };
+    assert_eq!(taken(&[]), 0);
+    assert_eq!(taken(&[&[]]), 0);
+    // Neighbours of one batch are one operation, in any order.
+    assert_eq!(taken(&[&[(0, 5000), (8000, 5000)]]), 1);
+    assert_eq!(taken(&[&[(8000, 5000), (0, 5000)]]), 1);
+    assert_eq!(taken(&[&[(0, 5000), (90_000, 100)]]), 2);
+    // Those of several batches are not.
+    assert_eq!(taken(&[&[(0, 5000)], &[(8000, 5000)]]), 2);
+    // A range that is announced already is not read again.
+    assert_eq!(taken(&[&[(0, 5000)], &[(1000, 4000)], &[(0, 5000)]]), 1);
+    // Joined ranges have a limit of length, and each 256 KiB count.
+    let chain: Vec<(u64, u64)> = (0..32).map(|n| (n << 16, 1 << 16)).collect();
+    assert_eq!(taken(&[&chain]), 8);
+    // A range above that length is no announced read.
+    assert_eq!(taken(&[&[(0, (1 << 20) + 1)]]), 0);
+    assert_eq!(taken(&[&[(0, 1 << 20)]]), 4);
+}
+
+#[test]
+fn a_batch_that_is_not_started_costs_nothing() {
+    let (env, slow, file) = in_memory();
+    let mut reads = PrefetchBatch::new();
+    file.prefetch(0, 5000, &mut reads);
+    drop(reads);
+    assert!(read(&env, &*file, 0, 5000) >= 40);
+    let other = slow.open(Path::new("/file")).unwrap();
+    // One batch may have reads of several files.
+    let mut reads = PrefetchBatch::new();
+    file.prefetch(0, 5000, &mut reads);
+    other.prefetch(5000, 5000, &mut reads);
+    reads.start();
+    env.advance_clock(40);
+    assert!(read(&env, &*file, 0, 5000) < 10);
+    assert!(read(&env, &*other, 5000, 5000) < 10);
+    assert!(read(&env, &*other, 0, 5000) >= 40);
+}
+
+#[test]
+fn files_that_are_never_synced_pay_for_what_the_page_cache_does_not_hold() {
+    let env = MemEnv::new();
+    let slow = SlowEnv::new(Arc::new(env.clone()), speed("40us"));
+    let took = |f: &mut dyn FnMut()| {
+        let begun = env.monotonic_micros();
+        f();
+        env.monotonic_micros() - begun
+    };
+    let mut file = slow.create(Path::new("/run")).unwrap();
+    let (cached, more) = (vec![1; 64 << 20], vec![1; 1 << 20]);
+    assert!(took(&mut || file.append(&cached).unwrap()) < 10);
+    assert!(took(&mut || file.append(&more[1..]).unwrap()) < 10);
+    assert!(took(&mut || file.append(&[1]).unwrap()) >= 40);
+    assert!(took(&mut || file.append(&more[1..]).unwrap()) < 10);
+    assert!(took(&mut || file.append(&more).unwrap()) >= 40);
+    file.sync().unwrap();
+    assert!(took(&mut || file.append(&more).unwrap()) < 10);
+}
+
+#[test]
+fn the_sleeps_of_a_waiting_thread_end_in_time() {
+    let slack = || rustix::thread::current_timer_slack().unwrap();
+    let own = slack();
+    let waiting = std::thread::spawn(move || {
+        let slow = SlowEnv::new(Arc::new(PosixEnv::new()), speed("3000us"));
+        slow.device.wait(slow.device.now_ns() + MS);
+        slack()
+    });
+    assert_eq!(waiting.join().unwrap(), 1);
+    assert_eq!(slack(), own, "other threads keep theirs");
 }
 
 #[test]
