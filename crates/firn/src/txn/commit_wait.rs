@@ -29,3 +29,6 @@ impl Drop for CommitWait<'_> {
         self.locks.report_commit_wait(self.owner, false);
     }
 }
+
+#[cfg(test)]
+mod tests;
