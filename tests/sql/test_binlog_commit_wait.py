@@ -46,9 +46,7 @@ def test_a_commit_that_others_wait_for_goes_ahead(
     with holder.cursor() as cursor:
         cursor.execute("BEGIN")
         cursor.execute("UPDATE t SET v = 10 WHERE id = 1")
-    waiting = _in_background(
-        lambda: waiter.cursor().execute("UPDATE t SET v = v + 1 WHERE id = 1")
-    )
+    waiting = _in_background(lambda: waiter.cursor().execute("UPDATE t SET v = v + 1 WHERE id = 1"))
     _await_lock_wait(server, engine)
     committing = _in_background(holder.commit)
     committing.join(PATIENCE_S)
