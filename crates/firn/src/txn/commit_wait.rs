@@ -29,6 +29,3 @@ impl Drop for CommitWait<'_> {
         self.locks.report_commit_wait(self.owner, false);
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -242,8 +242,9 @@ impl LockQueue {
     }
 
     /// The conflicting requests right ahead of `waiter`, which has joined the queue just now, up to
-    /// the first exclusive one, and the conflicting holders; at most [`BLOCKERS_LISTED`] of each, and
-    /// at least one. So if each request reports them, each that another one waits for is reported.
+    /// the first exclusive one, and the conflicting holders; at most [`BLOCKERS_LISTED`] of each,
+    /// and at least one. So if each request reports them, each that another one waits for is
+    /// reported.
     pub(super) fn right_ahead(&self, waiter: &Arc<LockRequest>) -> Vec<Arc<LockOwner>> {
         let mut blockers = Vec::new();
         let mut visit = |other: &Arc<LockRequest>| {

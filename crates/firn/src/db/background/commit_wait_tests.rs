@@ -1,3 +1,5 @@
+//! Commits that announce their wait for the device.
+
 use crate::base::Value;
 use crate::base::options::{CommitDurability, Options};
 use crate::db::Db;
