@@ -771,4 +771,6 @@ impl BackgroundWork {
 }
 
 #[cfg(test)]
+mod commit_wait_tests;
+#[cfg(test)]
 mod gate_tests;
