@@ -1,8 +1,9 @@
 //! An environment with the speed of a slow disk, to test and measure with.
 //!
 //! ```text
-//! read:  ask the model when it ends → read in fact → wait for that moment
-//! write: nothing, the page cache takes it; the sync pays for all bytes since the last one
+//! read:  read in fact → ask the model when a read that began then ends → wait for that moment
+//! write: nothing, the page cache takes it; the sync pays for all bytes since the last one, and
+//!        the writer for those that are too many for the page cache
 //! ```
 //!
 //! A long operation takes its bytes piece by piece, so that a small one which begins meanwhile is

@@ -173,7 +173,8 @@ impl Table {
         point: &ReadPoint,
         row_key: &[u8],
     ) -> Result<Vec<BlobRef>> {
-        let refs = txn.get(point, row_key, ReadClass::Point, |key, value| {
+        // The statement has read the row before, mostly through a scan.
+        let refs = txn.get(point, row_key, ReadClass::Range, |key, value| {
             match key.kind {
                 Kind::PutBlobs => blob_ref::split(value.tail).map(|(_, refs)| refs),
                 _ => Ok(Vec::new()),
