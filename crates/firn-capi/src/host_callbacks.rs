@@ -292,8 +292,8 @@ impl WaitObserver for HostWaits {
     }
 }
 
-/// Calls `call`, if the server has set it, with the `host` pointer of the session that works on this
-/// thread, if it has one.
+/// Calls `call`, if the server has set it, with the `host` pointer of the session that works on
+/// this thread, if it has one.
 fn tell(call: Option<unsafe extern "C" fn(host: *mut c_void)>, session: u64) {
     if let (Some(call), true) = (call, session != 0) {
         // SAFETY: the host keeps its callbacks valid while the database is open; the pointer is
