@@ -4,7 +4,8 @@
 #
 # All packages come from the distribution. Only the parts of MariaDB that start no service are
 # installed: the binaries are in mariadb-server-core; the init scripts are in mariadb-server, which
-# is never requested (make mtr unpacks it, with the packages of the tests, under build/). Without permission to install, it prints one line with the missing packages.
+# is never requested (make mtr unpacks it, with the packages of the tests, under build/). The tests' memcached is the
+# exception: where services run, its own listens on the loopback only. Without permission to install, it prints one line with the missing packages.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -22,7 +23,7 @@ packages_of() {
     run) echo "${run[*]}" ;;
     demo) echo "${build[*]} ${run[*]} sysbench" ;;
     bench) echo "${bench[*]}" ;;
-    test) echo "${build[*]} ${run[*]} mariadb-client mariadb-backup mydumper sysbench python3-venv dpkg-dev" ;;
+    test) echo "${build[*]} ${run[*]} mariadb-client mariadb-backup mydumper sysbench python3-venv dpkg-dev memcached" ;;
     mtr) echo "${build[*]} ${run[*]} mariadb-client perl patch libpcre2-posix3 libaio1 libncurses6" ;;
     lab) echo "${run[*]} sysbench python3-venv" ;;
     browser) echo chromium ;;

@@ -1,0 +1,165 @@
+//! Sockets of the operating system.
+#![allow(clippy::disallowed_methods)] // The one place that may read the clock.
+
+use super::{Clock, Link, Socket};
+use crate::node_list::Address;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::rand::{GetRandomFlags, getrandom};
+use rustix::time::Timespec;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// TCP and unix sockets, and the clock of the machine.
+pub struct SystemLink {
+    start: Instant,
+}
+
+impl SystemLink {
+    /// Its clock begins now.
+    pub fn new() -> Self {
+        Self {
+            start: Instant::now(),
+        }
+    }
+}
+
+impl Default for SystemLink {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for SystemLink {
+    fn now_us(&self) -> u64 {
+        now_us(self.start)
+    }
+
+    fn random(&self, mut bytes: &mut [u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match getrandom(&mut *bytes, GetRandomFlags::empty()) {
+                Ok(count) => bytes = &mut bytes[count..],
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Link for SystemLink {
+    fn connect(&self, address: &Address, deadline_us: u64) -> io::Result<Box<dyn Socket>> {
+        match address {
+            Address::Tcp(host, port) => {
+                let stream = self.connect_tcp(host, *port, deadline_us)?;
+                stream.set_nodelay(true)?;
+                stream.set_nonblocking(true)?;
+                Ok(Box::new(SystemSocket {
+                    stream,
+                    start: self.start,
+                }))
+            }
+            Address::Unix(path) => {
+                // A stopped node accepts nothing: once its backlog is full, a blocking connect
+                // hangs.
+                let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+                let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+                connect(&socket, &SocketAddrUnix::new(path.as_str())?)?;
+                Ok(Box::new(SystemSocket {
+                    stream: UnixStream::from(socket),
+                    start: self.start,
+                }))
+            }
+        }
+    }
+}
+
+impl SystemLink {
+    /// Tries all addresses of the host. Finding them may take longer than the deadline: the system
+    /// has no call for it that gives up.
+    fn connect_tcp(&self, host: &str, port: u16, deadline_us: u64) -> io::Result<TcpStream> {
+        let mut last = io::Error::new(ErrorKind::NotFound, "the host has no address");
+        let addresses: Vec<_> = (host, port).to_socket_addrs()?.collect();
+        for (tried, address) in addresses.iter().enumerate() {
+            // One that drops packets leaves time for the others.
+            let left_us = deadline_us.saturating_sub(self.now_us());
+            let left_us = left_us / (addresses.len() - tried) as u64;
+            if left_us == 0 {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            match TcpStream::connect_timeout(address, Duration::from_micros(left_us)) {
+                Ok(stream) => return Ok(stream),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+}
+
+struct SystemSocket<S> {
+    stream: S,
+    start: Instant,
+}
+
+impl<S: Read + Write + AsFd + Send> Socket for SystemSocket<S> {
+    fn write_all(&mut self, mut bytes: &[u8], deadline_us: u64) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.stream.write(bytes) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if !self.wait(PollFlags::OUT, deadline_us)? {
+                        return Err(ErrorKind::TimedOut.into());
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn try_read(&mut self, into: &mut [u8]) -> io::Result<Option<usize>> {
+        loop {
+            match self.stream.read(into) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(count) => return Ok(Some(count)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn wait_readable(&mut self, deadline_us: u64) -> io::Result<bool> {
+        self.wait(PollFlags::IN, deadline_us)
+    }
+}
+
+impl<S: AsFd> SystemSocket<S> {
+    /// The deadlines are shorter than the milliseconds of `poll`; this call is `ppoll`.
+    fn wait(&self, flags: PollFlags, deadline_us: u64) -> io::Result<bool> {
+        loop {
+            let left_us = deadline_us.saturating_sub(now_us(self.start));
+            if left_us == 0 {
+                return Ok(false);
+            }
+            let left = Timespec {
+                tv_sec: (left_us / 1_000_000) as i64,
+                tv_nsec: (left_us % 1_000_000 * 1000) as _,
+            };
+            match poll(&mut [PollFd::new(&self.stream, flags)], Some(&left)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) => return Ok(true),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+fn now_us(start: Instant) -> u64 {
+    start.elapsed().as_micros() as u64
+}
