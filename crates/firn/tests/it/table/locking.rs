@@ -295,6 +295,16 @@ fn a_row_that_is_read_again_after_its_lock_counts_as_one_of_the_range() {
 
         let mut txn = begin(&db);
         let mut cursor = Cursor::new(Arc::clone(&table));
+        let mut buffer = [0; RECORD];
+        // A point read of a whole key; the scan of the same cursor is none.
+        let points = reads(&db, ReadClass::Point);
+        cursor
+            .reset(Some(0), ReadMode::Snapshot, LockWait::Fail)
+            .unwrap();
+        let key = KeyImage::image(&[3, 0, 0, 0]);
+        assert!(cursor.get(&mut txn, key, &mut buffer).unwrap());
+        assert_eq!(reads(&db, ReadClass::Point) - points, 1);
+
         let mode = ReadMode::Locking(LockMode::Exclusive);
         cursor.reset(Some(index), mode, LockWait::Fail).unwrap();
         let (points, ranges) = (reads(&db, ReadClass::Point), reads(&db, ReadClass::Range));
@@ -310,7 +320,6 @@ fn a_row_that_is_read_again_after_its_lock_counts_as_one_of_the_range() {
                 *counted.borrow_mut() += reads(&host, ReadClass::Point) - before;
             }
         });
-        let mut buffer = [0; RECORD];
         let mut on = cursor.first(&mut txn, &mut buffer).unwrap();
         let mut found = 0;
         while on {
