@@ -299,6 +299,26 @@ impl Wal {
         self.shared.append(records, room, access)
     }
 
+    /// The largest batch of a commit that should go through the log, bytes. A larger one takes more
+    /// than half of a segment: the prepared segment may lack the room, and everyone who waits for a
+    /// sync waits for its write.
+    pub fn batch_bytes_max(&self) -> u64 {
+        match self.shared.opts.discards {
+            true => u64::MAX,
+            false => self.shared.opts.segment_size / 2,
+        }
+    }
+
+    /// Prepares a segment for an append of `bytes` bytes that is larger than
+    /// [`Self::batch_bytes_max`], so that the append itself, whose caller holds a mutex, need not
+    /// create one. There is no promise: others may take the room first. Errors are left to the
+    /// append, which may have other room.
+    pub fn prepare_room(&self, bytes: usize) {
+        if bytes as u64 > self.batch_bytes_max() {
+            self.shared.prepare_room(bytes);
+        }
+    }
+
     /// Announces the outcome of a transaction that was prepared in an earlier incarnation. From now
     /// on, appends leave room for this outcome. Unlike after an append with [`OutcomeRoom::Keep`],
     /// the room may not be there yet.
@@ -564,6 +584,21 @@ impl Shared {
                 segment: state.segment.id,
             });
         }
+    }
+
+    fn prepare_room(&self, bytes: usize) {
+        let room = {
+            let state = self.state.lock();
+            // Leave half a segment to records of others that come first.
+            let group_len = state.group_len(bytes) + self.opts.segment_size as usize / 2;
+            let room = group_len as u64 + outcome_room(state.outcomes + 1);
+            if state.fits(room as usize) {
+                return;
+            }
+            room
+        };
+        // Ignore an error: the append tries again, and may take the disk reserve.
+        let _ = self.prepare_next(room, FullDiskAccess::Ordinary);
     }
 
     /// Counts the records and drops them, in a log that is never replayed. Their position is

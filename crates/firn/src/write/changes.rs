@@ -8,6 +8,16 @@ use crate::version::FileMeta;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+/// The stall gate charges a run for at most this many bytes, as for a large batch. Writers pay for
+/// what others owe, and a transaction of hundreds of gigabytes would make them pay for hours.
+const RUN_CHARGE_MAX: u64 = 64 << 20;
+
+/// The charge of a run; see [`Changes::charged_bytes`].
+pub(super) fn run_charge(files: &[FileMeta]) -> u64 {
+    let raw = files.iter().map(|file| file.raw_bytes);
+    raw.sum::<u64>().min(RUN_CHARGE_MAX)
+}
+
 /// The changes of a transaction, in memory or in SSTs.
 #[derive(Debug, Clone)]
 pub enum Changes {
@@ -32,6 +42,16 @@ impl Changes {
         match self {
             Self::Batch(batch) => batch.as_bytes().len() as u64,
             Self::Run(_) => 0,
+        }
+    }
+
+    /// Bytes for which the stall gate charges the commit. A run takes no room in a memtable. But
+    /// its files are as much work for compactions as those of a flush, so it is charged as a batch
+    /// would be, up to [`RUN_CHARGE_MAX`].
+    pub fn charged_bytes(&self) -> u64 {
+        match self {
+            Self::Batch(_) => self.batch_bytes(),
+            Self::Run(files) => run_charge(files),
         }
     }
 

@@ -89,7 +89,7 @@ impl Transaction {
             cx.pipeline
                 .commit_changes(CommitRecord::Batch, changes, &source, counters)
         })?;
-        self.committed_bytes = committed.1.batch_bytes();
+        self.committed_bytes = committed.1.charged_bytes();
         self.row_counts.commit();
         Ok(Some(committed.0.lsn))
     }
@@ -142,8 +142,8 @@ impl Transaction {
     }
 
     /// Passes the transaction's writes to `log`, a function that appends a record of them to the
-    /// log. Of spilled writes the record has the names of their files; once it is appended, the log
-    /// owns the files.
+    /// log. Of spilled writes, and of more than the log takes in a batch, the record has the names
+    /// of their files; once it is appended, the log owns the files.
     pub(super) fn hand_over<T>(
         &mut self,
         log: impl FnOnce(&TransactionContext, &Arc<Changes>, &[(u64, CounterValue)]) -> Result<T>,
@@ -151,15 +151,33 @@ impl Transaction {
         // Sync the blobs in every flush mode: if the record survives a crash, its blobs must
         // survive too.
         self.blobs.sync()?;
-        let mut writes = self.writes.lock();
-        if !writes.has_spilled() {
-            let mut batch = Batch::with_capacity(writes.batch_bytes().min(BATCH_ROOM_MAX));
-            writes.for_each_final(|key, kind, value| batch.add(key, kind, value));
-            drop(writes);
-            let changes = Arc::new(Changes::Batch(batch));
-            let logged = log(&self.cx, &changes, &self.counters)?;
-            return Ok((logged, changes));
+        if self.writes.lock().has_spilled() {
+            return self.hand_over_spilled(log);
         }
+        let batch_bytes_max = self.cx.pipeline.batch_bytes_max();
+        if let Some(files) = self.writes.write_if_large(batch_bytes_max)? {
+            let changes = Arc::new(Changes::Run(files.files().to_vec()));
+            let logged = log(&self.cx, &changes, &self.counters);
+            if self.log_may_name_files(&logged) {
+                files.keep();
+            }
+            return Ok((logged?, changes));
+        }
+        let writes = self.writes.lock();
+        let mut batch = Batch::with_capacity(writes.batch_bytes().min(BATCH_ROOM_MAX));
+        writes.for_each_final(|key, kind, value| batch.add(key, kind, value));
+        drop(writes);
+        let changes = Arc::new(Changes::Batch(batch));
+        let logged = log(&self.cx, &changes, &self.counters)?;
+        Ok((logged, changes))
+    }
+
+    /// As [`Self::hand_over`], for a write set that has spilled.
+    fn hand_over_spilled<T>(
+        &self,
+        log: impl FnOnce(&TransactionContext, &Arc<Changes>, &[(u64, CounterValue)]) -> Result<T>,
+    ) -> Result<(T, Arc<Changes>)> {
+        let mut writes = self.writes.lock();
         let sealed = writes.seal()?;
         // If all spilled writes were rolled back, the sealed write set has no file: log an empty
         // batch.
@@ -169,14 +187,18 @@ impl Transaction {
         };
         let changes = Arc::new(changes);
         let logged = log(&self.cx, &changes, &self.counters);
-        // If the log has failed, the record of this commit may still be in the log after a crash.
-        // So the files that the record names must stay.
-        let unknown =
-            |error: &Error| self.cx.pipeline.is_poisoned() || *error.kind() == ErrorKind::ShutDown;
-        if logged.as_ref().err().is_none_or(unknown) {
+        if self.log_may_name_files(&logged) {
             writes.release(sealed);
         }
         Ok((logged?, changes))
+    }
+
+    /// Whether the files of a record must stay, after an append of the record with this result. If
+    /// the log has failed, the record may still be in it after a crash.
+    fn log_may_name_files<T>(&self, logged: &Result<T>) -> bool {
+        let unknown =
+            |error: &Error| self.cx.pipeline.is_poisoned() || *error.kind() == ErrorKind::ShutDown;
+        logged.as_ref().err().is_none_or(unknown)
     }
 
     /// Second phase: assigns the seqno and makes the changes visible, without I/O. `binlog` is the
@@ -208,7 +230,7 @@ impl Transaction {
         let source = self.cx.ingest.versions().source();
         let pipeline = &self.cx.pipeline;
         let committed = pipeline.commit_changes(what, changes, source, &[])?;
-        self.committed_bytes = changes.batch_bytes();
+        self.committed_bytes = changes.charged_bytes();
         self.phase = Phase::Committed {
             lsn: committed.lsn,
             in_binlog,

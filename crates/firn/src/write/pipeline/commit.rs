@@ -12,7 +12,7 @@
 
 use super::archive_records::clock_records;
 use super::panic_guard::{CommitGuard, PoisonOnPanic};
-use super::{Pipeline, PipelineState, PreparedLogPin, counter_records, file_ids};
+use super::{Pipeline, PipelineState, PreparedLogPin, QueuedCommit, counter_records, file_ids};
 use crate::base::health::FullDisk;
 use crate::base::key::SEQNO_COMMITTED_MAX;
 use crate::base::pause_points::{self, PausePoint};
@@ -21,8 +21,9 @@ use crate::base::{CounterValue, Error, ErrorKind, InternalKey, Result, Seqno};
 use crate::store::FileKind;
 use crate::version::{FileMeta, FileSource, Flushable, IngestedRun};
 use crate::wal::{Appended, BinlogPosition, FullDiskAccess, Lsn, OutcomeRoom, Record};
+use crate::write::changes::run_charge;
 use crate::write::{Batch, Changes};
-use parking_lot::MutexGuard;
+use parking_lot::{Condvar, MutexGuard};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -93,6 +94,9 @@ impl Pipeline {
         if !matches!(what, CommitRecord::Prepared { .. }) {
             self.check_entries(batch)?;
         }
+        if !matches!(what, CommitRecord::Prepared { .. }) {
+            self.wal.prepare_room(batch.as_bytes().len());
+        }
         let mut unfinished = CommitGuard::new(self);
         let mut state = self.state.lock();
         self.health.check()?;
@@ -134,7 +138,7 @@ impl Pipeline {
             state.binlog.set(at);
         }
         state.last_seqno = seqno;
-        state.queue.push_back(false);
+        state.queue.push_back(QueuedCommit::default());
         self.note_undurable(&mut state, appended.lsn, seqno);
         state.totals.commits += 1;
         state.totals.bytes += batch.as_bytes().len() as u64;
@@ -208,6 +212,7 @@ impl Pipeline {
         if !matches!(what, CommitRecord::Prepared { .. }) {
             source.store().keep(FileKind::Sst, &ids)?;
         }
+        let metas = files.to_vec();
         let mut unfinished = CommitGuard::new(self);
         let mut state = self.state.lock();
         self.health.check()?;
@@ -252,19 +257,20 @@ impl Pipeline {
             last_lsn = last_lsn.max(before.last_lsn());
         }
         let id = before.id() + 1;
-        let run = IngestedRun::new(id, seqno, files.to_vec(), source, min_segment, last_lsn);
+        let run = IngestedRun::new(id, seqno, metas, source, min_segment, last_lsn);
         let mut queued = vec![Flushable::Run(Arc::new(run))];
         queued.extend(stays.then_some(Flushable::Memtable(before)));
         self.replace_active(&mut state, id + 1, &queued);
         self.note_segment(&mut state, appended.segment);
         state.last_seqno = seqno;
-        state.queue.push_back(false);
+        state.queue.push_back(QueuedCommit::default());
         self.note_undurable(&mut state, appended.lsn, seqno);
         drop(appending);
         drop(state);
         pause_points::at(PausePoint::Sequenced);
         self.publish(seqno);
         unfinished.ends();
+        self.stall.committed(run_charge(files));
         Ok(Committed {
             seqno,
             lsn: appended.lsn,
@@ -322,10 +328,13 @@ impl Pipeline {
         pause_points::at(PausePoint::BeforePublish);
         let mut state = self.state.lock();
         let first = state.last_seqno + 1 - state.queue.len() as u64;
-        state.queue[(seqno - first) as usize] = true;
+        state.queue[(seqno - first) as usize].applied = true;
         let mut moved = false;
-        while state.queue.front() == Some(&true) {
-            state.queue.pop_front();
+        while state.queue.front().is_some_and(|head| head.applied) {
+            let published = state.queue.pop_front();
+            if let Some(waiter) = published.and_then(|published| published.waiter) {
+                waiter.notify_one();
+            }
             moved = true;
         }
         if moved {
@@ -336,13 +345,14 @@ impl Pipeline {
                 self.visible.store(visible, Ordering::Release);
             }
         }
-        if moved && state.waiting_for_publication > 0 {
-            self.published.notify_all();
-        }
+        // If this commit is not visible, one ahead of it is not applied yet. The thread that later
+        // publishes this commit takes its element from the queue and wakes this thread. A failure
+        // wakes all.
         while self.visible.load(Ordering::Acquire) < seqno && seqno < state.lost_from {
-            state.waiting_for_publication += 1;
-            self.published.wait(&mut state);
-            state.waiting_for_publication -= 1;
+            let first = state.last_seqno + 1 - state.queue.len() as u64;
+            let woken = Arc::new(Condvar::new());
+            state.queue[(seqno - first) as usize].waiter = Some(Arc::clone(&woken));
+            woken.wait(&mut state);
         }
         drop(state);
         pause_points::at(PausePoint::Published);

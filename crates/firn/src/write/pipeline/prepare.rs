@@ -94,6 +94,7 @@ impl Pipeline {
                 }
             }
         };
+        self.wal.prepare_room(record.encoded_len());
         let mut state = self.state.lock();
         self.health.check()?;
         self.freeze_if_full(&mut state);

@@ -1,0 +1,404 @@
+//! Commits of more than half a log segment: they become runs of files, and stop no other commit.
+
+use firn::base::Value;
+use firn::base::options::{CommitDurability, Options};
+use firn::db::Db;
+use firn::env::fault::{CallClass, Errno, Fault};
+use firn::env::{Env, FaultEnv, MemEnv};
+use firn::read;
+use firn::store::{FileKind, file_name};
+use firn::txn::{Isolation, Transaction};
+use firn::version::Flushable;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const DB: &str = "/db";
+const SEGMENT: u64 = 64 << 10;
+
+/// Bytes that a batch is expected to take for an entry besides its key and value.
+const ENTRY_OVERHEAD: usize = 16;
+const KEY_LEN: usize = 8;
+
+/// How a transaction ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Commit,
+    TwoPhases,
+}
+
+const ENDS: [End; 2] = [End::Commit, End::TwoPhases];
+
+fn options(segment_size: u64) -> Options {
+    Options {
+        wal_segment_size: segment_size,
+        background_jobs: 0,
+        ..Options::default()
+    }
+}
+
+fn open(env: Arc<dyn Env>, segment_size: u64) -> Arc<Db> {
+    Db::open(env, Path::new(DB), options(segment_size), None).unwrap()
+}
+
+fn key(index: u32, n: u32) -> Vec<u8> {
+    [index.to_be_bytes(), n.to_be_bytes()].concat()
+}
+
+fn begin(db: &Db) -> Transaction {
+    let mut txn = db.new_transaction(db.new_owner(0));
+    txn.begin_statement(1, Isolation::ReadCommitted, 0, false);
+    txn
+}
+
+/// A value of `len` bytes that does not compress well.
+fn value(n: u32, len: usize) -> Vec<u8> {
+    let mut state = u64::from(n) + 1;
+    let mut bytes = Vec::with_capacity(len);
+    while bytes.len() < len {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        bytes.push((state >> 56) as u8);
+    }
+    bytes
+}
+
+fn put(txn: &mut Transaction, index: u32, n: u32, len: usize) {
+    txn.put(&key(index, n), Value::whole(&value(n, len)))
+        .unwrap();
+}
+
+fn end(txn: &mut Transaction, end: End) -> firn::base::Result<()> {
+    if end == End::TwoPhases {
+        txn.prepare(b"x")?;
+    }
+    txn.commit()
+}
+
+fn small(db: &Db, n: u32) {
+    let mut txn = begin(db);
+    put(&mut txn, 1000, n, 10);
+    txn.commit().unwrap();
+}
+
+fn has(db: &Db, index: u32, n: u32, len: usize) -> bool {
+    let point = db.context().super_versions.latest();
+    let found = read::get(
+        &point.super_version,
+        &key(index, n),
+        point.seqno,
+        |key, found| key.kind.is_put() && [found.head, found.tail].concat() == value(n, len),
+    );
+    found.unwrap() == Some(true)
+}
+
+/// Numbers of files of the runs that wait for their place in the tree, newest first.
+fn runs(db: &Db) -> Vec<usize> {
+    let view = db.context().super_versions.pin();
+    let runs = view.frozen.iter().filter_map(Flushable::run);
+    runs.map(|run| run.run().files.len()).collect()
+}
+
+fn tables(db: &Db) -> BTreeSet<u64> {
+    let store = db.context().ingest.versions().source().store().clone();
+    store.list().unwrap().into_iter().collect()
+}
+
+/// Ids of the log segments on disk.
+fn segments(env: &dyn Env) -> BTreeSet<u64> {
+    let names = env.list_dir(Path::new(DB)).unwrap();
+    let ids = names.iter().filter_map(|name| name.strip_suffix(".wal"));
+    ids.map(|id| id.parse().unwrap()).collect()
+}
+
+#[test]
+fn a_batch_takes_at_most_half_a_log_segment() {
+    const LEN: usize = 1000;
+    let entry = KEY_LEN + LEN + ENTRY_OVERHEAD;
+    let most = SEGMENT as usize / 2;
+    for over in [0, 1] {
+        for ends in ENDS {
+            let db = open(Arc::new(MemEnv::new()), SEGMENT);
+            let mut txn = begin(&db);
+            let mut bytes = 0;
+            let mut n = 0;
+            while bytes + 2 * entry <= most {
+                put(&mut txn, 1000, n, LEN);
+                // Older versions of a key are not in the batch.
+                put(&mut txn, 1000, 0, LEN);
+                bytes += entry;
+                n += 1;
+            }
+            let last = most + over - bytes - KEY_LEN - ENTRY_OVERHEAD;
+            put(&mut txn, 1000, n, last);
+            end(&mut txn, ends).unwrap();
+            let view = db.context().super_versions.pin();
+            let context = format!("{over} over, {ends:?}");
+            assert_eq!(runs(&db).len(), over, "{context}");
+            assert_eq!(view.active.entries() > 0, over == 0, "{context}");
+            assert_eq!(tables(&db).len() > 0, over == 1, "{context}");
+            drop(view);
+            assert!((0..n).all(|n| has(&db, 1000, n, LEN)), "{context}");
+            assert!(has(&db, 1000, n, last), "{context}");
+        }
+    }
+}
+
+#[test]
+fn small_commits_go_on_while_a_large_one_is_written() {
+    const LARGE: u32 = 60 << 8;
+    for ends in ENDS {
+        let fault = FaultEnv::new(Arc::new(MemEnv::new()));
+        let db = open(Arc::new(fault.clone()), 16 << 20);
+        small(&db, 0);
+        // No more file can be created: neither an SST, nor a log segment.
+        let created: Vec<PathBuf> = {
+            let next_segment = segments(&fault).last().unwrap() + 1;
+            let logs = (next_segment..next_segment + 20).map(|id| format!("{id:06}.wal"));
+            let next = db.context().ingest.versions().new_file_id() + 1;
+            let files = (next..next + 1000).map(|id| file_name(FileKind::Sst, id));
+            logs.chain(files)
+                .map(|name| Path::new(DB).join(name))
+                .collect()
+        };
+        created.iter().for_each(|path| fault.hang(path));
+        std::thread::scope(|scope| {
+            let large = scope.spawn(|| {
+                let mut txn = begin(&db);
+                (0..LARGE).for_each(|n| put(&mut txn, 2000, n, 4 << 10));
+                assert_eq!(txn.spilled_files(), []);
+                end(&mut txn, ends).unwrap();
+            });
+            while fault.hanging() == 0 {
+                assert!(!large.is_finished(), "{ends:?}: it has created no file");
+                std::thread::yield_now();
+            }
+            (1..200).for_each(|n| small(&db, n));
+            assert!(!large.is_finished());
+            assert!(!has(&db, 2000, 0, 4 << 10));
+            fault.clear();
+            large.join().unwrap();
+        });
+        assert_eq!(runs(&db).len(), 1, "{ends:?}");
+        for n in (0..LARGE).step_by(100) {
+            assert!(has(&db, 2000, n, 4 << 10), "{ends:?}: {n}");
+        }
+        assert!((0..200).all(|n| has(&db, 1000, n, 10)));
+    }
+}
+
+/// A power cut at each sync of a large commit.
+#[test]
+fn a_large_commit_survives_a_power_cut_at_each_sync_or_is_gone() {
+    const ROWS: u32 = 60;
+    const LEN: usize = 1000;
+    let modes = [CommitDurability::Sync, CommitDurability::Lazy];
+    for (ends, mode) in ENDS.into_iter().flat_map(|e| modes.map(|mode| (e, mode))) {
+        let (mut lost, mut kept, mut prepared) = (0, 0, 0);
+        // Seed 0 keeps only what was synced; another keeps some of the rest.
+        for (nth, seed) in (1..).flat_map(|nth| [(nth, 0), (nth, nth)]) {
+            let context = format!("{ends:?}, {mode:?}, sync {nth}, seed {seed}");
+            let env = MemEnv::new();
+            let db = open(Arc::new(env.clone()), SEGMENT);
+            small(&db, 0);
+            db.options().mutable.set_commit_durability(mode);
+            env.crash_at_sync(env.sync_points() + nth);
+            let mut txn = begin(&db);
+            (0..ROWS).for_each(|n| put(&mut txn, 2000, n, LEN));
+            let ended = end(&mut txn, ends);
+            let died = env.is_dead();
+            assert!(ended.is_ok() || died, "{context}");
+            drop((txn, db));
+            let after = env.crash(seed);
+            let db = open(Arc::new(after), SEGMENT);
+            for xid in db.prepared_xids() {
+                prepared += 1;
+                // The files of the prepared transaction are there.
+                match nth % 2 {
+                    0 => assert!(db.commit_xid(&xid).unwrap(), "{context}"),
+                    _ => assert!(db.rollback_xid(&xid).unwrap(), "{context}"),
+                }
+            }
+            let found = (0..ROWS).filter(|&n| has(&db, 2000, n, LEN)).count();
+            assert!(found == 0 || found == ROWS as usize, "{context}: {found}");
+            assert!(has(&db, 1000, 0, 10), "{context}");
+            if ended.is_ok() && mode == CommitDurability::Sync && ends == End::Commit {
+                assert!(found > 0, "{context}: acknowledged and lost");
+            }
+            match found {
+                0 => lost += 1,
+                _ => kept += 1,
+            }
+            // Nothing is left of a commit that is gone.
+            db.flush().unwrap();
+            while db.compact_once().unwrap() {}
+            db.context().ingest.versions().delete_obsolete().unwrap();
+            let view = db.context().super_versions.pin();
+            let named: BTreeSet<u64> = view.version.files().map(|(_, f)| f.file_id).collect();
+            assert_eq!(tables(&db), named, "{context}");
+            if !died {
+                break;
+            }
+        }
+        // A commit that waits for no sync may be lost after its end, too.
+        if mode == CommitDurability::Sync {
+            assert!(lost > 1 && kept > 0, "{ends:?}: {lost} {kept}");
+            assert_eq!(prepared > 0, ends == End::TwoPhases);
+        }
+    }
+}
+
+/// If there is no room or no descriptor for files, the commit is a batch as a small one is.
+#[test]
+fn without_files_a_large_commit_is_a_batch() {
+    const ROWS: u32 = 60;
+    const LEN: usize = 1000;
+    let classes = [
+        CallClass::Create,
+        CallClass::Open,
+        CallClass::Write,
+        CallClass::Sync,
+    ];
+    for (ends, class) in ENDS
+        .into_iter()
+        .flat_map(|e| classes.map(|class| (e, class)))
+    {
+        let mut batches = 0;
+        for nth in 1..100 {
+            let context = format!("{ends:?}, {class:?} {nth}");
+            let mem = MemEnv::new();
+            let fault = FaultEnv::new(Arc::new(mem.clone()));
+            let db = open(Arc::new(fault.clone()), SEGMENT);
+            small(&db, 0);
+            let before = fault.count(class);
+            let mut txn = begin(&db);
+            (0..ROWS).for_each(|n| put(&mut txn, 2000, n, LEN));
+            fault.inject(Fault {
+                class,
+                nth,
+                sticky: false,
+                errno: match class {
+                    CallClass::Open => Errno::ProcessTableFull,
+                    _ => Errno::NoSpace,
+                },
+            });
+            let ended = end(&mut txn, ends);
+            let met = fault.count(class) - before >= nth;
+            fault.clear();
+            let is_batch = runs(&db).is_empty();
+            match ended {
+                Ok(()) => assert!(met || !is_batch, "{context}"),
+                // The files were there, and the log could not take the record that names them.
+                Err(error) => {
+                    assert!(error.message().contains(".wal"), "{context}: {error}");
+                    continue;
+                }
+            }
+            if is_batch {
+                batches += 1;
+                assert_eq!(tables(&db), BTreeSet::new(), "{context}");
+            }
+            assert!((0..ROWS).all(|n| has(&db, 2000, n, LEN)), "{context}");
+            drop((txn, db));
+            let db = open(Arc::new(mem.crash(0)), SEGMENT);
+            assert!((0..ROWS).all(|n| has(&db, 2000, n, LEN)), "{context}");
+            if !met {
+                break;
+            }
+        }
+        assert!(batches > 0, "{ends:?}, {class:?}");
+    }
+}
+
+/// A transaction over very many indexes makes as many files as its bytes ask for, not one for each
+/// index: small indexes share files.
+#[test]
+fn the_number_of_files_of_a_large_commit_does_not_depend_on_its_indexes() {
+    const ROWS: u32 = 2400;
+    const LEN: usize = 4 << 10;
+    let files = [1, 20, 200, ROWS].map(|indexes| {
+        let db = open(Arc::new(MemEnv::new()), 16 << 20);
+        let mut txn = begin(&db);
+        (0..ROWS).for_each(|n| put(&mut txn, 2000 + n % indexes, n, LEN));
+        txn.commit().unwrap();
+        let view = db.context().super_versions.pin();
+        let run = view.frozen.iter().find_map(Flushable::run).unwrap();
+        let of = |index| {
+            run.run()
+                .files
+                .iter()
+                .filter(move |f| f.index(index).is_some())
+        };
+        // No index is cut into small pieces.
+        let most = (0..indexes)
+            .map(|index| of(2000 + index).count())
+            .max()
+            .unwrap();
+        assert!(
+            indexes < 200 || most <= 2,
+            "{indexes} indexes: one is in {most} files"
+        );
+        run.run().files.len()
+    });
+    println!("files of 1, 20, 200 and {ROWS} indexes: {files:?}");
+    assert!(files.iter().all(|&count| count <= 64), "{files:?}");
+}
+
+/// Savepoints, deletions and older versions: the run has the newest version of each key.
+#[test]
+fn a_large_commit_has_the_newest_version_of_each_key() {
+    const ROWS: u32 = 100;
+    const LEN: usize = 600;
+    let env = MemEnv::new();
+    let db = open(Arc::new(env.clone()), SEGMENT);
+    let mut txn = begin(&db);
+    (0..10).for_each(|n| put(&mut txn, 2000, n, 7));
+    txn.commit().unwrap();
+    let snapshot = db.context().super_versions.latest();
+    txn.begin_statement(2, Isolation::ReadCommitted, 0, false);
+    (0..ROWS).for_each(|n| put(&mut txn, 2000, n, LEN - 1));
+    let mark = txn.savepoint();
+    (0..ROWS).for_each(|n| put(&mut txn, 2000, n + 50, LEN + 1));
+    txn.rollback_to(mark);
+    (20..ROWS).for_each(|n| put(&mut txn, 2000, n, LEN));
+    (0..5).for_each(|n| txn.delete(&key(2000, n)).unwrap());
+    txn.commit().unwrap();
+    assert_eq!(runs(&db).len(), 1);
+    let check = |db: &Db| {
+        assert!((0..5).all(|n| !has(db, 2000, n, LEN - 1) && !has(db, 2000, n, 7)));
+        assert!((5..20).all(|n| has(db, 2000, n, LEN - 1)));
+        assert!((20..ROWS).all(|n| has(db, 2000, n, LEN)));
+        assert!((ROWS..2 * ROWS).all(|n| !has(db, 2000, n, LEN + 1)));
+    };
+    check(&db);
+    // A reader from before sees the old rows.
+    let old = read::get(
+        &snapshot.super_version,
+        &key(2000, 3),
+        snapshot.seqno,
+        |key, found| key.kind.is_put() && found.len() == 7,
+    );
+    assert_eq!(old.unwrap(), Some(true));
+    // The next transaction of the session begins with an empty write set.
+    txn.begin_statement(3, Isolation::ReadCommitted, 0, false);
+    put(&mut txn, 3000, 1, 7);
+    txn.commit().unwrap();
+    assert!(has(&db, 3000, 1, 7));
+    assert_eq!(runs(&db).len(), 1);
+    drop((snapshot, txn));
+    db.flush().unwrap();
+    check(&db);
+    drop(db);
+    check(&open(Arc::new(env.crash(1)), SEGMENT));
+}
+
+/// An ephemeral database has no log in which a large batch could be in the way.
+#[test]
+fn a_large_commit_in_an_ephemeral_database_is_a_batch() {
+    let host = open(Arc::new(MemEnv::new()), SEGMENT);
+    let db = host.open_ephemeral(Path::new("/temporary")).unwrap();
+    let mut txn = begin(&db);
+    (0..100).for_each(|n| put(&mut txn, 2000, n, 1000));
+    txn.commit().unwrap();
+    assert_eq!(runs(&db).len(), 0);
+    assert!((0..100).all(|n| has(&db, 2000, n, 1000)));
+}
