@@ -200,7 +200,7 @@ class ha_firn final : public handler {
   bool is_unique_lookup(const KEY* key_info, const uchar* key, key_part_map parts) const;
   int read_status(firn_status status) { return likely(status == FIRN_OK) ? 0 : firn_error(status); }
   int firn_error(firn_status status);
-  void estimate_rows_per_key();
+  bool estimate_rows_per_key();
   int end_bulk();
   void abort_bulk();
   bool may_load() const;

@@ -44,14 +44,25 @@ void log(int severity, const char* message) {
 }
 
 /*
+  Which lock waits thd_rpl_deadlock_check() needs to know. A replica's applier: each blocker, since
+  the server compares their order of commits. Otherwise, if there is a binary log: that the
+  transaction waits at all, and that somebody waits for the one ahead of it, which then delays its
+  group commit for no others (binlog_commit_wait_count).
+*/
+int lock_wait_reports(void* waiter) {
+  THD* thd = static_cast<THD*>(waiter);
+  if (!thd_need_wait_reports(thd)) return 0;
+  return thd->rgi_slave ? 2 : 1;
+}
+
+/*
   Parallel replication: a transaction that must commit later must not block one that commits
   earlier. The server may decide to kill the blocker, which another thread does by kill_query(). On
   a primary the server notes in the binary log that the waiter has waited, and replicas apply its
   transaction after the ones before it.
 */
 void lock_wait(void* waiter, void* blocker) {
-  THD* thd = static_cast<THD*>(waiter);
-  if (blocker && thd_need_wait_reports(thd)) thd_rpl_deadlock_check(thd, static_cast<THD*>(blocker));
+  if (blocker) thd_rpl_deadlock_check(static_cast<THD*>(waiter), static_cast<THD*>(blocker));
 }
 
 /*
@@ -104,6 +115,11 @@ void stall_ends(void* host) {
   thd_wait_end(thd);
 }
 
+/* A durable commit: the thread pool may start another thread, whose commit then shares the sync. */
+void commit_wait_begins(void* host) { thd_wait_begin(static_cast<THD*>(host), THD_WAIT_GROUP_COMMIT); }
+
+void commit_wait_ends(void* host) { thd_wait_end(static_cast<THD*>(host)); }
+
 /*
   The SQL text of any session. The server's function takes the lock of the text only if that is
   free.
@@ -153,6 +169,7 @@ bool compute_virtual(void* host, const char* table_name, uint8_t* record, size_t
 firn_host make() {
   firn_host host = {};
   host.log = log;
+  host.lock_wait_reports = lock_wait_reports;
   host.lock_wait = lock_wait;
   host.order_is_fixed = order_is_fixed;
   host.preferred_victim = preferred_victim;
@@ -160,6 +177,8 @@ firn_host make() {
   host.wait_ends = wait_ends;
   host.stall_begins = stall_begins;
   host.stall_ends = stall_ends;
+  host.commit_wait_begins = commit_wait_begins;
+  host.commit_wait_ends = commit_wait_ends;
   host.statement = statement;
   host.collation = collation;
   host.holds_metadata_lock = holds_metadata_lock;

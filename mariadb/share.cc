@@ -66,4 +66,8 @@ bool Share::claim_estimates(uint64_t rows) {
   return !fresh && rows_at_estimates_.compare_exchange_strong(before, rows, std::memory_order_relaxed);
 }
 
+void Share::return_estimates(uint64_t rows) {
+  rows_at_estimates_.compare_exchange_strong(rows, 0, std::memory_order_relaxed);
+}
+
 }  // namespace firn

@@ -53,6 +53,8 @@ class Share : public Handler_share {
     gets true.
   */
   bool claim_estimates(uint64_t rows);
+  /* Gives the claim of `rows` back after a failure, so that a later caller makes the estimates. */
+  void return_estimates(uint64_t rows);
 
  private:
   void warn_of_difference(const char* path) const;

@@ -57,21 +57,30 @@ int ha_firn::info(uint flag) {
     stats.block_size = kCostBlock;
     stats.mrr_length_per_rec = ref_length + sizeof(void*);
   }
-  if ((flag & (HA_STATUS_VARIABLE | HA_STATUS_CONST)) && m_share->claim_estimates(rows)) estimate_rows_per_key();
+  if ((flag & (HA_STATUS_VARIABLE | HA_STATUS_CONST)) && m_share->claim_estimates(rows) && !estimate_rows_per_key())
+    m_share->return_estimates(rows);
   return 0;
 }
 
-/* The numbers belong to the TABLE_SHARE, so all users of the table see them. */
-void ha_firn::estimate_rows_per_key() {
+/*
+  The numbers belong to the TABLE_SHARE, so all users of the table see them. Returns false if those
+  of an index cannot be estimated; it then keeps what it had.
+*/
+bool ha_firn::estimate_rows_per_key() {
+  bool complete = true;
   for (uint i = 0; i < table_share->keys; i++) {
     KEY* key_info = table->key_info + i;
     if (!key_info->rec_per_key) continue;
     double rows_per_key[MAX_REF_PARTS];
     const uint parts = key_info->user_defined_key_parts;
-    if (firn_index_statistics(m_share->core(), i, rows_per_key, parts) != FIRN_OK) continue;
+    if (firn_index_statistics(m_share->core(), i, rows_per_key, parts) != FIRN_OK) {
+      complete = false;
+      continue;
+    }
     for (uint part = 0; part < key_info->ext_key_parts; part++)
       key_info->rec_per_key[part] = part < parts ? ulong(rows_per_key[part] + 0.5) : 1;
   }
+  return complete;
 }
 
 ha_rows ha_firn::records_in_range(uint index, const key_range* min, const key_range* max, page_range*) {

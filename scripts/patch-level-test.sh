@@ -16,16 +16,30 @@ sql() { "$server" client --dir="$work/run" -- --batch --skip-column-names -e "$1
 stop() { "$server" stop --dir="$work/run"; }
 trap stop EXIT
 
-# Unpacked packages, in one directory per patch level.
+known_versions() {
+  mapfile -t versions < <(apt-cache madison mariadb-server-core | awk '{print $3}' | grep -F ":$series." | sort -uV)
+}
+
+update_lists() {
+  say "fetching the package lists, $1"
+  quietly "$FIRN_BUILD/log/apt-update.log" apt-get -qq -o DPkg::Lock::Timeout=600 update
+  known_versions
+}
+
+# Unpacks the packages of all versions, in one directory per patch level. Fails if the mirror does
+# not give one of them.
 download() {
-  local version=$1 base=$work/$1
-  [ -x "$base/usr/sbin/mariadbd" ] && return 0
-  say "fetching mariadb-server-core $version"
-  (cd "$work" && quietly "$FIRN_BUILD/log/server-core.log" apt-get -q -o APT::Sandbox::User="$(id -un)" \
-    download "mariadb-server-core=$version")
-  dpkg -x "$work"/mariadb-server-core_*"${version#*:}"*.deb "$base.new"
-  rm -rf "$base" "$work"/*.deb
-  mv "$base.new" "$base"
+  local version base log=$FIRN_BUILD/log/server-core.log
+  for version in "${versions[@]}"; do
+    base=$work/$version
+    [ -x "$base/usr/sbin/mariadbd" ] && continue
+    say "fetching mariadb-server-core $version"
+    (cd "$work" && quietly "$log" apt-get -q -o APT::Sandbox::User="$(id -un)" \
+      download "mariadb-server-core=$version") || return 1
+    rm -rf "$base" "$base.new"
+    dpkg -x "$work"/mariadb-server-core_*"${version#*:}"*.deb "$base.new" && rm "$work"/*.deb && mv "$base.new" "$base" ||
+      die "mariadb-server-core $version cannot be unpacked in $work"
+  done
 }
 
 # start PLUGIN [BASE]
@@ -60,20 +74,17 @@ refused() {
 stop
 mkdir -p "$work" "$FIRN_BUILD/log"
 rm -rf "$work/run"
-known_versions() {
-  mapfile -t versions < <(apt-cache madison mariadb-server-core | awk '{print $3}' | grep -F ":$series." | sort -uV)
-}
 known_versions
-if [ ${#versions[@]} -lt 2 ] && [ "$(id -u)" = 0 ]; then
-  say "fetching the package lists, to know of other patch levels"
-  quietly "$FIRN_BUILD/log/apt-update.log" apt-get -qq -o DPkg::Lock::Timeout=600 update
-  known_versions
-fi
+if [ ${#versions[@]} -lt 2 ] && [ "$(id -u)" = 0 ]; then update_lists "to know of other patch levels"; fi
 [ ${#versions[@]} -gt 0 ] || die "apt knows no mariadb-server-core $series (apt-get update?)"
+if ! download; then
+  # The mirror may have replaced a version since its lists were fetched.
+  if [ "$(id -u)" = 0 ]; then update_lists "because a package is not there"; fi
+  download || die "nothing was tested: apt knows mariadb-server-core ${versions[*]}, and cannot download all of them"
+fi
 
 rows=0
 for version in "${versions[@]}" "${versions[0]}"; do
-  download "$version"
   start "$plugin" "$work/$version"
   expect "the running server" "$(upstream_version "$version")" "$(sql "SELECT SUBSTRING_INDEX(VERSION(), '-', 1)")"
   if [ $rows = 0 ]; then

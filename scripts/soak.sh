@@ -3,10 +3,11 @@
 #
 # Concurrent sessions of real servers run at READ COMMITTED and REPEATABLE READ in parallel, MINUTES
 # each, with kills of statements, sessions and servers; twice half of that with optimistic tables.
-# Then a primary and a replica are killed in turn. Then threads run through the C ABI with
-# pauses and simulated crashes, a third of that time. A judge checks the histories
-# (docs/internals/history.md). At last an invented database of 300,000 files is measured
-# (docs/internals/sim.md). SEED repeats a run as far as thread scheduling allows.
+# Random schedules, statements, ALTERs and foreign keys are compared with InnoDB. Then a primary and
+# a replica are killed in turn. Then threads run through the C ABI with pauses and simulated
+# crashes, a third of that time. A judge checks the histories (docs/internals/history.md). At last
+# an invented database of 300,000 files is measured (docs/internals/sim.md). SEED repeats a run as
+# far as thread scheduling allows.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$FIRN_ROOT"
@@ -21,6 +22,10 @@ PATH=$FIRN_ROOT/.venv/bin:$PATH tests/sql/run -n 2 --dist load -rP test_history.
 say "random schedules beside InnoDB, $MINUTES minutes, seed $FIRN_TEST_SEED"
 FIRN_TEST_SCHEDULES_SECONDS=$((MINUTES * 60)) PATH=$FIRN_ROOT/.venv/bin:$PATH \
   tests/sql/run -n 1 -rP test_concurrent_differential.py
+say "random statements, ALTERs and foreign keys beside InnoDB, $((MINUTES * 20)) seconds each, seed $FIRN_TEST_SEED"
+FIRN_TEST_SECONDS=$((MINUTES * 20)) FIRN_TEST_ALTER_SECONDS=$((MINUTES * 20)) FIRN_TEST_ALTER_SEED=$FIRN_TEST_SEED \
+  FIRN_TEST_FOREIGN_KEY_SECONDS=$((MINUTES * 20)) PATH=$FIRN_ROOT/.venv/bin:$PATH tests/sql/run -n 2 --dist load -rP -k random \
+  test_differential.py test_temporary_tables.py test_alters.py test_foreign_keys_random.py
 say "a primary and a replica with parallel apply, killed in turn, 20 rounds, seed $FIRN_TEST_SEED"
 FIRN_TEST_REPLICATION_ROUNDS=20 PATH=$FIRN_ROOT/.venv/bin:$PATH tests/sql/run -rP test_replication.py -k kills
 say "threads through the C ABI, $((MINUTES * 20)) seconds, seed $FIRN_TEST_SEED"

@@ -70,7 +70,7 @@ class KeyPair:
                 session = self.server.connect(database)
                 with session.cursor() as cursor:
                     cursor.execute(f"SET default_storage_engine={engine}")
-                    cursor.execute("SET innodb_lock_wait_timeout=1, sql_mode='STRICT_ALL_TABLES'")
+                    cursor.execute("SET sql_mode='STRICT_ALL_TABLES'")
                 pair.append(session)
             self.sessions[name] = pair
         return self.sessions[name]

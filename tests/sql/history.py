@@ -135,6 +135,8 @@ class Client:
         self.known: dict[int, list[Row]] = {}
         self.pad = "''"
         self.last_noted = 0
+        # When the last statement was sent.
+        self.sent = 0
         # Whether a transaction of several statements is open.
         self.in_transaction = False
 
@@ -174,6 +176,7 @@ class Client:
     def execute(self, sql: str) -> tuple[list[Row], int]:
         """Runs a statement. Raises Gone if the session has ended."""
         assert self.connection is not None
+        self.sent = now()
         try:
             with self.connection.cursor() as cursor:
                 count = cursor.execute(sql)
@@ -470,14 +473,14 @@ class Client:
                     code = error.args[0]
                     if code == DEADLOCK:
                         # A deadlock makes the server roll the whole transaction back.
-                        return self.finish("failed", (self.txn["ops"][-1]["begin"], now()))
+                        return self.finish("failed", (self.sent, now()))
                     # Roll back if an operation is half done: a transfer that only took, a savepoint
                     # whose rollback is missing, a deletion without its insert.
                     half = name in ("savepoint", "transfer", "delete", "replace")
                     if code in KILLED:
                         # The statement may also have been the victim of a deadlock, whose error
                         # the kill hides. The transaction is rolled back then.
-                        return self.roll_back(self.txn["ops"][-1]["begin"])
+                        return self.roll_back(self.sent)
                     if half or self.rng.random() < 0.5:
                         return self.roll_back()
             if self.rng.random() < 0.1:

@@ -253,7 +253,7 @@ def test_each_backup_is_the_state_at_its_position(
     replica.query("CREATE TABLE ddl.inno (id INT PRIMARY KEY) ENGINE=InnoDB")
     replica.query(
         "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=%s, MASTER_USER='r', "
-        "MASTER_PASSWORD='p', MASTER_LOG_FILE=%s, MASTER_LOG_POS=%s",
+        "MASTER_PASSWORD='p', MASTER_LOG_FILE=%s, MASTER_LOG_POS=%s, MASTER_CONNECT_RETRY=1",
         (port, position["binlog_file"], position["binlog_pos"]),
     )
     replica.query("START SLAVE")

@@ -177,10 +177,10 @@ def test_it_does_not_wait_for_ever(own_server: Callable[..., Server], tmp_path: 
     server = own_server()
     server.query("CREATE DATABASE d")
     server.query("CREATE TABLE d.t (id INT PRIMARY KEY) ENGINE=FIRN")
-    options = ["--socket", server.socket, "--user", "root", "--lock-wait", 1]
+    options = ["--socket", server.socket, "--user", "root"]
     with contextlib.closing(server.connect()) as session, session.cursor() as cursor:
         cursor.execute("BACKUP STAGE START")
-        error = firn("backup", tmp_path / "backups", *options, code=3)
+        error = firn("backup", tmp_path / "backups", *options, "--lock-wait", 1, code=3)
         assert "--lock-wait" in error["error"], error
         cursor.execute("BACKUP STAGE END")
     assert not list((tmp_path / "backups" / "running").iterdir())

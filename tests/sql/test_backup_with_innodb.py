@@ -307,7 +307,8 @@ def _runs(process: int) -> bool:
     """Whether a process runs; a zombie does not."""
     try:
         stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
-    except FileNotFoundError:
+    # The process may end between the opening of the file and the read.
+    except (FileNotFoundError, ProcessLookupError):
         return False
     return stat.rpartition(")")[2].split()[0] != "Z"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -144,16 +144,11 @@ def test_a_checkpoint_on_another_file_system_is_a_copy(own_server: Callable[...,
     server.query("CREATE DATABASE d")
     server.query("CREATE TABLE d.t (id INT PRIMARY KEY) ENGINE=FIRN")
     server.query("INSERT INTO d.t SELECT seq FROM seq_1_to_1000")
-    path = other / f"firn-checkpoint-{os.getpid()}"
-    try:
+    with tempfile.TemporaryDirectory(dir=other) as fresh:
+        path = Path(fresh) / "c"
         server.query("SET GLOBAL firn_create_checkpoint = %s", [str(path)])
         assert (path / "CURRENT").is_file()
         assert all(file.stat().st_nlink == 1 for file in path.iterdir())
-    finally:
-        for file in path.iterdir() if path.is_dir() else ():
-            file.unlink()
-        if path.is_dir():
-            path.rmdir()
 
 
 def test_other_backups_are_warned_of(own_server: Callable[..., Server]) -> None:

@@ -199,7 +199,7 @@ SCENARIOS = {
         SELECT COUNT(*), SUM(id), SUM(p) FROM c
         ROLLBACK
         SELECT COUNT(*), SUM(id), SUM(p) FROM c
-        DELETE p, c FROM p JOIN c ON c.p = p.id WHERE p.id > 1015
+        DELETE p, c FROM p STRAIGHT_JOIN c ON c.p = p.id WHERE p.id > 1015
         SELECT COUNT(*), SUM(id), SUM(c), SUM(p) FROM d
         REPLACE INTO p VALUES (1001, 5)
         INSERT INTO p VALUES (1002, 6) ON DUPLICATE KEY UPDATE id = 2002

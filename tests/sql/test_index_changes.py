@@ -11,7 +11,7 @@ from typing import Any
 
 import pymysql
 import pytest
-from server import IS_FIRN, Server
+from server import IS_FIRN, NO_PURGE, Server
 from test_bulk_load import (  # noqa: F401  (fixtures)
     KEYS,
     LITTLE_MEMORY,
@@ -334,7 +334,7 @@ def test_progress_is_shown(
 
 
 def test_a_crash_leaves_the_old_table_or_the_new_one(own_server: Callable[..., Server]) -> None:
-    server = own_server(LITTLE_MEMORY)
+    server = own_server(LITTLE_MEMORY, NO_PURGE)
     server.query("CREATE DATABASE bulk")
     with contextlib.closing(server.connect("bulk")) as connection:
         for name, kind in (("k", "shuffled"), ("p", "partitioned")):

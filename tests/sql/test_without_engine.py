@@ -202,7 +202,7 @@ def _rows(server: Server) -> list[int]:
     return [row[0] for row in server.query("SELECT id FROM d.t ORDER BY id")]
 
 
-BINLOG = ["--log-bin=bin", "--sync-binlog=0", "--binlog-format=ROW", "--server-id=1"]
+BINLOG = ["--log-bin=bin", "--sync-binlog=0", "--binlog-format=ROW", "--server-id=1", NO_PURGE]
 
 
 def _small(own_server: Callable[..., Server], *options: str) -> tuple[Server, Engine]:

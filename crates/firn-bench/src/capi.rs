@@ -96,6 +96,7 @@ impl Database {
         };
         let host = firn_host {
             log: None,
+            lock_wait_reports: None,
             lock_wait: None,
             order_is_fixed: None,
             preferred_victim: None,
@@ -103,6 +104,8 @@ impl Database {
             wait_ends: None,
             stall_begins: None,
             stall_ends: None,
+            commit_wait_begins: None,
+            commit_wait_ends: None,
             statement: None,
             collation: None,
             holds_metadata_lock: None,

@@ -435,6 +435,10 @@ typedef struct firn_collation {
 typedef struct firn_host {
   // Writes a line to the error log; severity 0 note, 1 warning, 2 error.
   void (*log)(int severity, const char *message);
+  // The blockers of which the server wants to hear by `lock_wait` when the session waits for a
+  // lock: 0 none, 1 those right ahead of it, 2 all. If this is NULL, none. Called on the thread of the session, and
+  // while it waits from other threads with locks of the core held, so the callback must not wait.
+  int (*lock_wait_reports)(void *waiter);
   // Tells the server that the session `waiter` waits for a lock that the session `blocker`
   // holds. The arguments are the `host` pointers of both sessions. The waiter's thread makes the
   // call when the wait begins; the blocker's thread makes it when the blocker gets the lock
@@ -442,7 +446,8 @@ typedef struct firn_host {
   // call the core.
   void (*lock_wait)(void *waiter, void *blocker);
   // Whether the order in which the transactions of two sessions commit is fixed. If so, an
-  // insert of the one does not wait for gap locks of the other. The core may hold its own locks
+  // insert of the one does not wait for gap locks of the other. Asked only if `lock_wait_reports`
+  // is 2 for the first one. The core may hold its own locks
   // during the call, so the callback must not wait.
   bool (*order_is_fixed)(void *one, void *other);
   // Which of two sessions in a deadlock is preferred as the victim: below 0 the first, above 0
@@ -461,6 +466,11 @@ typedef struct firn_host {
   void (*stall_begins)(void *host);
   // Tells the server that the sleep announced by `stall_begins` is over.
   void (*stall_ends)(void *host);
+  // Tells the server that the calling thread, which is that of the session, waits until a commit
+  // is durable.
+  void (*commit_wait_begins)(void *host);
+  // Tells the server that the wait announced by `commit_wait_begins` is over.
+  void (*commit_wait_ends)(void *host);
   // Writes the SQL text that a session executes to `text`, at most `size` bytes. Returns the
   // length of the text; 0 if there is none, or if the callback would have to wait for it, which
   // it must not do.
@@ -1896,7 +1906,9 @@ uint64_t firn_records_in_range(const struct firn_table *table,
 
 // Writes for n = 1, 2 and so on the mean number of rows that agree in the first n key parts of an
 // index, at most `parts` numbers. Only the key parts that the definition of the index names count.
-// Reads a few dozen blocks of the index at most.
+// Reads the properties of at most 64 files of the index. Only if these tell nothing (an older
+// version wrote them), or memtables have very many entries, it reads a few dozen blocks for each
+// key part.
 //
 // # Safety
 // The table must be live, and `rows_per_key` must have room for `parts` numbers.

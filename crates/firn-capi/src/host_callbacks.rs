@@ -3,7 +3,7 @@
 use crate::schema::{firn_collation, firn_collator, host_collation};
 use firn::base::event_listener::{EventListener, Severity};
 use firn::catalog::{CollationSchema, Collations, MetadataLocks, VirtualColumns};
-use firn::txn::WaitObserver;
+use firn::txn::{WaitObserver, WaitReports};
 use std::cmp::Ordering;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -15,6 +15,10 @@ use std::time::Duration;
 pub struct firn_host {
     /// Writes a line to the error log; severity 0 note, 1 warning, 2 error.
     pub log: Option<unsafe extern "C" fn(severity: c_int, message: *const c_char)>,
+    /// The blockers of which the server wants to hear by `lock_wait` when the session waits for a
+    /// lock: 0 none, 1 those right ahead of it, 2 all. If this is NULL, none. Called on the thread of the session, and
+    /// while it waits from other threads with locks of the core held, so the callback must not wait.
+    pub lock_wait_reports: Option<unsafe extern "C" fn(waiter: *mut c_void) -> c_int>,
     /// Tells the server that the session `waiter` waits for a lock that the session `blocker`
     /// holds. The arguments are the `host` pointers of both sessions. The waiter's thread makes the
     /// call when the wait begins; the blocker's thread makes it when the blocker gets the lock
@@ -22,7 +26,8 @@ pub struct firn_host {
     /// call the core.
     pub lock_wait: Option<unsafe extern "C" fn(waiter: *mut c_void, blocker: *mut c_void)>,
     /// Whether the order in which the transactions of two sessions commit is fixed. If so, an
-    /// insert of the one does not wait for gap locks of the other. The core may hold its own locks
+    /// insert of the one does not wait for gap locks of the other. Asked only if `lock_wait_reports`
+    /// is 2 for the first one. The core may hold its own locks
     /// during the call, so the callback must not wait.
     pub order_is_fixed: Option<unsafe extern "C" fn(one: *mut c_void, other: *mut c_void) -> bool>,
     /// Which of two sessions in a deadlock is preferred as the victim: below 0 the first, above 0
@@ -42,6 +47,11 @@ pub struct firn_host {
     pub stall_begins: Option<unsafe extern "C" fn(host: *mut c_void)>,
     /// Tells the server that the sleep announced by `stall_begins` is over.
     pub stall_ends: Option<unsafe extern "C" fn(host: *mut c_void)>,
+    /// Tells the server that the calling thread, which is that of the session, waits until a commit
+    /// is durable.
+    pub commit_wait_begins: Option<unsafe extern "C" fn(host: *mut c_void)>,
+    /// Tells the server that the wait announced by `commit_wait_begins` is over.
+    pub commit_wait_ends: Option<unsafe extern "C" fn(host: *mut c_void)>,
     /// Writes the SQL text that a session executes to `text`, at most `size` bytes. Returns the
     /// length of the text; 0 if there is none, or if the callback would have to wait for it, which
     /// it must not do.
@@ -182,6 +192,20 @@ impl HostWaits {
 }
 
 impl WaitObserver for HostWaits {
+    fn wanted_reports(&self, waiter: u64) -> WaitReports {
+        let (Some(call), true) = (self.host.lock_wait_reports, waiter != 0) else {
+            return WaitReports::None;
+        };
+        // SAFETY: the host keeps its callbacks valid while the database is open; `waiter` is the
+        // session of this thread, or one whose wait cannot end during this call, because the caller
+        // holds the lock of its lock queue.
+        match unsafe { call(waiter as usize as *mut c_void) } {
+            0 => WaitReports::None,
+            1 => WaitReports::Nearest,
+            _ => WaitReports::All,
+        }
+    }
+
     fn waits_for(&self, waiter: u64, blocker: u64) {
         if let (Some(call), true) = (self.host.lock_wait, waiter != 0 && blocker != 0) {
             // SAFETY: the host keeps its callbacks valid while the database is open. Both `host`
@@ -247,6 +271,20 @@ impl WaitObserver for HostWaits {
 
     fn resumes(&self, waiter: u64) {
         if let (Some(call), true) = (self.host.stall_ends, waiter != 0) {
+            // SAFETY: the same as in `sleeps`.
+            unsafe { call(waiter as usize as *mut c_void) };
+        }
+    }
+
+    fn commit_waits(&self, waiter: u64) {
+        if let (Some(call), true) = (self.host.commit_wait_begins, waiter != 0) {
+            // SAFETY: the same as in `sleeps`.
+            unsafe { call(waiter as usize as *mut c_void) };
+        }
+    }
+
+    fn commit_resumes(&self, waiter: u64) {
+        if let (Some(call), true) = (self.host.commit_wait_ends, waiter != 0) {
             // SAFETY: the same as in `sleeps`.
             unsafe { call(waiter as usize as *mut c_void) };
         }

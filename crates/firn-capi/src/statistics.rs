@@ -125,7 +125,9 @@ pub unsafe extern "C" fn firn_records_in_range(
 
 /// Writes for n = 1, 2 and so on the mean number of rows that agree in the first n key parts of an
 /// index, at most `parts` numbers. Only the key parts that the definition of the index names count.
-/// Reads a few dozen blocks of the index at most.
+/// Reads the properties of at most 64 files of the index. Only if these tell nothing (an older
+/// version wrote them), or memtables have very many entries, it reads a few dozen blocks for each
+/// key part.
 ///
 /// # Safety
 /// The table must be live, and `rows_per_key` must have room for `parts` numbers.

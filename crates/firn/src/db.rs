@@ -377,8 +377,10 @@ impl Db {
         }
         drop(doing);
 
-        let background =
-            (work.options.background_jobs > 0).then(|| BackgroundThreads::start(&work));
+        let background = match work.options.background_jobs {
+            0 => None,
+            _ => Some(BackgroundThreads::start(&work)?),
+        };
         let db = Arc::new(Self {
             work,
             cx,

@@ -211,8 +211,12 @@ impl TemporaryTables {
             None => {
                 let dir = self.directory.join(known.opened.to_string());
                 known.opened += 1;
+                let db = self.host.open_ephemeral(&dir).inspect_err(|_| {
+                    // The next start of the server would remove it, too.
+                    let _ = self.host.remove_ephemeral(&dir);
+                })?;
                 let opened = Arc::new(EphemeralDb {
-                    db: self.host.open_ephemeral(&dir)?,
+                    db,
                     host: Arc::clone(&self.host),
                     is_current: AtomicBool::new(true),
                 });

@@ -3,6 +3,7 @@
 
 pub mod active_inserts;
 mod commit_by_xid;
+mod commit_wait;
 mod deadlock;
 mod found_parents;
 mod gate_wait;
@@ -26,7 +27,7 @@ pub use active_inserts::{ActiveInserts, Nearest};
 pub use isolation::Isolation;
 pub use lock_table::{
     Deadlock, DeadlockMember, GapGrant, Granted, LockInfo, LockMemory, LockMode, LockOwner,
-    LockStats, LockTable, WaitInfo, WaitObserver, WaitPolicy,
+    LockStats, LockTable, WaitInfo, WaitObserver, WaitPolicy, WaitReports,
 };
 pub use prepared_transactions::{PreparedTransaction, PreparedTransactions};
 pub use referenced_tables::ReferencedTables;

@@ -7,6 +7,7 @@ use firn::base::Value;
 use firn::txn::LockMode;
 use std::collections::BTreeSet;
 use std::ffi::CString;
+use std::ffi::c_int;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,6 +24,10 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 fn is_live(host: *mut c_void) -> bool {
     LIVE.lock().unwrap().contains(&(host as usize))
+}
+
+unsafe extern "C" fn all_lock_waits(_: *mut c_void) -> c_int {
+    2
 }
 
 unsafe extern "C" fn lock_wait(waiter: *mut c_void, blocker: *mut c_void) {
@@ -58,6 +63,7 @@ impl Server {
         config.dir = path.as_ptr();
         let host = firn_host {
             log: None,
+            lock_wait_reports: Some(all_lock_waits),
             lock_wait: Some(lock_wait),
             order_is_fixed: None,
             preferred_victim: None,
@@ -65,6 +71,8 @@ impl Server {
             wait_ends: None,
             stall_begins: None,
             stall_ends: None,
+            commit_wait_begins: None,
+            commit_wait_ends: None,
             statement: None,
             collation: None,
             holds_metadata_lock: None,

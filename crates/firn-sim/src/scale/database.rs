@@ -3,6 +3,7 @@
 use super::invented::Invented;
 use super::place::Place;
 use super::{Budget, Costs, Measured, ScalePlan, tree};
+use firn::base::key::index_prefix;
 use firn::base::options::{CommitDurability, MutableOptions, Options};
 use firn::base::{IndexId, Value};
 use firn::catalog::{
@@ -11,13 +12,16 @@ use firn::catalog::{
 };
 use firn::db::Db;
 use firn::env::{CountingEnv, Env, IoStats};
+use firn::read::{ScanRange, estimate_rows};
 use firn::rowcode::{Column, ColumnKind, InstantDefault};
 use firn::table::Table;
 use firn::txn::Isolation;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A table of two integers with a primary key and a secondary index.
+/// A table of three integers with a primary key of all of them and a secondary index. Invented keys
+/// hold the first two.
 fn schema() -> TableSchema {
     let column = |id: u32| ColumnSchema {
         name: format!("c{id}"),
@@ -33,23 +37,24 @@ fn schema() -> TableSchema {
             instant_default: InstantDefault::Impossible,
         },
     };
-    let index = |column: u32| IndexSchema {
-        name: format!("i{column}"),
-        unique: column == 0,
-        parts: vec![IndexPart {
-            column,
-            kind: PartSchema::Int { signed: true },
-            desc: false,
-            prefix: None,
-            image_len: 4,
-        }],
+    let part = |column: u32| IndexPart {
+        column,
+        kind: PartSchema::Int { signed: true },
+        desc: false,
+        prefix: None,
+        image_len: 4,
+    };
+    let index = |unique, columns: Range<u32>| IndexSchema {
+        name: format!("i{}", columns.start),
+        unique,
+        parts: columns.map(part).collect(),
     };
     TableSchema {
         version: 1,
-        record_len: 9,
+        record_len: 13,
         null_bytes: 1,
-        columns: (0..2).map(column).collect(),
-        indexes: (0..2).map(index).collect(),
+        columns: (0..3).map(column).collect(),
+        indexes: vec![index(true, 0..3), index(false, 1..2)],
         primary: Some(0),
         auto_increment: None,
         locking: TableLocking::Pessimistic,
@@ -126,6 +131,7 @@ pub(super) fn measure(plan: ScalePlan, place: &Place, costs: &mut Costs) {
     blobs(&db, costs);
     transactions(&db, plan, costs);
     statistics(&db, plan, costs);
+    estimates(&db, plan, &calls, costs);
     ddl(&db, plan, costs);
     let removed = calls.removals();
     costs.measure("close the database", Some(Budget::default()), || {
@@ -263,6 +269,41 @@ fn statistics(db: &Db, plan: ScalePlan, costs: &mut Costs) {
             table.statistics(super_versions)
         });
     }
+}
+
+/// An estimate of rows per key may open this many files: those whose sketches it reads, and one of
+/// each run, because a scan begins when none of them can be read.
+const ESTIMATE_OPENS_MAX: u64 = 64 + 16;
+
+/// Measures estimates of the index that half of all files belong to.
+fn estimates(db: &Db, plan: ScalePlan, calls: &IoStats, costs: &mut Costs) {
+    let table = Table::open(db.catalog(), "d/t00000", schema(), &[]).expect("it exists");
+    let super_versions = &db.context().super_versions;
+    let entry = db.catalog().get("d/t00000").expect("it exists");
+    let range = ScanRange {
+        lower: index_prefix(entry.clustered.id).to_vec(),
+        upper: None,
+    };
+    let bisections = Budget {
+        files: 32 * plan.log(),
+        ..Budget::default()
+    };
+    let opens = calls.opens();
+    let rows = costs.measure("estimate of a range", Some(bisections), || {
+        estimate_rows(&super_versions.latest(), &range)
+    });
+    assert!(rows.expect("no end lies in a file") > plan.files * 500);
+    assert_eq!(calls.opens(), opens);
+    let samples = Budget {
+        files: 256 * plan.log(),
+        ..Budget::default()
+    };
+    let found = costs.measure("rows per key", Some(samples), || {
+        table.rows_per_key(super_versions, 0)
+    });
+    assert!(found.is_err(), "the files are empty");
+    let opened = calls.opens() - opens;
+    assert!(opened <= ESTIMATE_OPENS_MAX, "{opened} files opened");
 }
 
 fn ddl(db: &Db, plan: ScalePlan, costs: &mut Costs) {

@@ -559,6 +559,13 @@ impl<'a, T: Summed> Span<'a, T> {
         at.clamp(self.from, self.to) - self.from
     }
 
+    /// As [`SummedList::select`], in the span.
+    pub fn select(&self, rank: u64, count: impl Fn(&T::Sum) -> u64) -> Option<usize> {
+        let before = count(&self.list.range(0..self.from).sum());
+        let at = self.list.select(before + rank, count)?;
+        (at < self.to).then(|| at - self.from)
+    }
+
     /// The items of the span at `range`.
     pub fn range(&self, range: Range<usize>) -> Self {
         debug_assert!(range.start <= range.end && range.end <= self.len());

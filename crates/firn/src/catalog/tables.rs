@@ -655,7 +655,15 @@ impl Catalog {
     /// # Errors
     /// Those of a commit: `NoSpace`, `Poisoned`, `ShutDown`, `Io`.
     pub fn forget_retired(&self, gone: &[IndexId]) -> Result<()> {
+        if gone.is_empty() {
+            return Ok(());
+        }
         let _one = self.changing.lock();
+        // Another thread may have forgotten some of them.
+        let known = self.known.read();
+        let left = |id: &&IndexId| known.retired.contains_key(*id);
+        let gone: Vec<IndexId> = gone.iter().filter(left).copied().collect();
+        drop(known);
         if gone.is_empty() {
             return Ok(());
         }
@@ -664,7 +672,7 @@ impl Catalog {
             .for_each(|id| batch.add(&retired_key(*id), Kind::Delete, Value::EMPTY));
         self.write_retirement(&batch, "forget retired indexes")?;
         let mut known = self.known.write();
-        for id in gone {
+        for id in &gone {
             known.retired.remove(id);
         }
         Ok(())

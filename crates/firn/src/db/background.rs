@@ -260,7 +260,11 @@ impl BackgroundWork {
                 self.flushed(installed)?;
             }
         }
-        self.wal.release_before(self.versions.log_number())?;
+        if let Err(error) = self.wal.release_before(self.versions.log_number()) {
+            // The flush is done, so the writers that wait for it must not fail.
+            let message = format!("a log segment cannot be released: {error}");
+            self.options.listener.log(Severity::Warning, &message);
+        }
         self.signals.lock().compact = true;
         self.signal.notify_all();
         Ok(true)
@@ -470,7 +474,11 @@ impl BackgroundWork {
             if !self.running.lock().is_busy() {
                 self.health.set_full(FullDisk::Compaction, false);
             }
-            self.forget_retired(&retired)?;
+            if let Err(error) = self.forget_retired(&retired) {
+                // No writer waits for this.
+                let message = format!("dropped indexes cannot be forgotten: {error}");
+                self.options.listener.log(Severity::Warning, &message);
+            }
             self.recheck_one_unreadable();
             return Ok(CompactionStep::NothingDue);
         };

@@ -7,8 +7,8 @@
 //! first statement would then miss commits of the snapshot that the next statement, with a newer
 //! super version, shows.
 
+use crate::base::Seqno;
 use crate::base::pause_points::{self, PausePoint};
-use crate::base::{IndexId, Seqno};
 use crate::blob::BlobStore;
 use crate::cache::{RowCache, SealPoint};
 use crate::memtable::Memtable;
@@ -63,14 +63,6 @@ impl SuperVersion {
     /// The files, those of ingested runs that wait for their edit included.
     pub fn files(&self) -> impl Iterator<Item = &Arc<FileHandle>> {
         self.runs().flat_map(|run| &run.files)
-    }
-
-    /// The files with entries of `index`, those of ingested runs that wait for their edit included.
-    pub fn files_of_index(&self, index: IndexId) -> impl Iterator<Item = &Arc<FileHandle>> {
-        let queued = self.frozen.iter().filter_map(Flushable::run);
-        let queued = queued.flat_map(|run| &run.run().files);
-        let queued = queued.filter(move |file| file.index(index).is_some());
-        queued.chain(self.version.files_of_index(index))
     }
 
     /// A copy of this super version with other memtables.

@@ -1,9 +1,10 @@
 //! Estimates how many rows share a key: the optimizer's rows per key.
 //!
 //! The files of an index carry sketches of the distinct values of each prefix of its keys. The
-//! union of these sketches is the sketch of the index. Entries in memtables are added by walking
-//! over them, if they are not too many. So the estimate reads no row, is the same after a restart,
-//! and is there after a load without ANALYZE. It counts values as they were written: the values of
+//! union of these sketches is the sketch of the index. If an index has very many files, some dozens
+//! of them stand for the others (`run_sample.rs`). Entries in memtables are added by walking over
+//! them, if they are not too many. So the estimate reads no row, is the same after a restart, and
+//! is there after a load without ANALYZE. It counts values as they were written: the values of
 //! deleted and superseded entries count until a compaction has dropped these entries. The estimate
 //! of distinct values is never above the number of rows.
 //!
@@ -14,35 +15,34 @@
 //! value. The beginning of the index stands for all of it, which is good for even distributions and
 //! wrong for skewed ones.
 
+mod distinct_values;
+mod run_sample;
+
 use super::Table;
 use super::index_info::IndexInfo;
 use super::statistics::live_rows;
-use crate::base::key::{SEQNO_MAX, index_prefix};
+use crate::base::Result;
+use crate::base::key::index_prefix;
 use crate::base::key_range::prefix_successor;
 use crate::base::prefix_extractor::PrefixExtractor;
-use crate::base::sketch::{PrefixSketcher, Sketch};
-use crate::base::{IndexId, InternalIterator, Result};
 use crate::iter::{MergeIter, MvccIter, ReadAt};
-use crate::read::{ReadPoint, ScanRange, SuperVersion, SuperVersions, estimate_rows, scan_sources};
+use crate::read::{ReadPoint, ScanRange, SuperVersions, estimate_rows, scan_sources};
+use distinct_values::distinct_values;
 use std::sync::Arc;
 
 /// Distinct values that are visited at most.
 const VALUES_MAX: u64 = 64;
 
-/// Largest number of memtable entries that an estimate walks over.
-const WALK_MAX: u64 = 32 << 10;
-/// Memtables have no sketches, so an estimate walks over their entries. If they have more than
-/// [`WALK_MAX`] entries, the estimate uses the sketches of the files alone, provided that the files
-/// have at least this many times as many entries as the memtables. Otherwise it does not use
-/// sketches.
-const MEMTABLE_SHARE_MIN: u64 = 16;
-
 impl Table {
     /// Mean number of rows with the same value in the first 1, 2, … declared parts of index number
     /// `index`. All NULLs count as one value.
     ///
+    /// Reads the properties of at most some dozens of files. If these have no sketches, it reads a
+    /// few dozen blocks instead for each prefix.
+    ///
     /// # Errors
-    /// Those of reading files: `Corruption`, `Unsupported`, `Io`.
+    /// Those of reading files: `Corruption`, `Unsupported`, `NoDescriptor`, `Io`. A file whose
+    /// sketches cannot be read is an error only if no other file has any.
     pub fn rows_per_key(&self, super_versions: &SuperVersions, index: usize) -> Result<Vec<f64>> {
         let current = self.current();
         let Some(info) = current.indexes.get(index) else {
@@ -51,9 +51,13 @@ impl Table {
         let clustered = current.clustered.id();
         let (rows, point) = live_rows(&current.live_rows, super_versions, clustered);
         let rows = rows.max(1);
-        let prefix_extractor = Arc::new(self.schema.key_prefix_extractor(index)?);
+        let prefix_extractor: Arc<dyn PrefixExtractor> =
+            Arc::new(self.schema.key_prefix_extractor(index)?);
         let prefixes = prefix_extractor.prefixes();
-        let sketches = sketches(&point.super_version, info.id(), prefix_extractor)?;
+        let values = match prefixes {
+            0 => Some(Vec::new()),
+            _ => distinct_values(&point.super_version, info.id(), &prefix_extractor)?,
+        };
         let mut all = Vec::with_capacity(info.part_count());
         for parts in 1..=info.part_count() {
             // A longer prefix has no fewer distinct values: if each row has its own value of a
@@ -61,8 +65,8 @@ impl Table {
             let known = all.last().copied().unwrap_or(f64::MAX);
             let per_key = if known <= 1.0 || parts > prefixes {
                 1.0
-            } else if let Some(sketches) = &sketches {
-                rows as f64 / sketches[parts - 1].estimate().clamp(1.0, rows as f64)
+            } else if let Some(values) = &values {
+                rows as f64 / values[parts - 1].clamp(1.0, rows as f64)
             } else {
                 rows_of_prefix(&point, info, parts, rows)?
             };
@@ -70,59 +74,6 @@ impl Table {
         }
         Ok(all)
     }
-}
-
-/// Sketches of the distinct values of each prefix in files and memtables; `None` if a source has
-/// none.
-fn sketches(
-    super_version: &SuperVersion,
-    index: IndexId,
-    prefix_extractor: Arc<dyn PrefixExtractor>,
-) -> Result<Option<Vec<Sketch>>> {
-    let mut all = vec![Sketch::default(); prefix_extractor.prefixes()];
-    let mut merge = |some: Option<Vec<Sketch>>| {
-        let some = some.filter(|some| some.len() == all.len())?;
-        all.iter_mut()
-            .zip(&some)
-            .for_each(|(all, one)| all.merge(one));
-        Some(())
-    };
-    let mut in_files = 0;
-    for file in super_version.files_of_index(index) {
-        let Some(stats) = file.index(index).filter(|s| s.entries > s.deletes) else {
-            continue;
-        };
-        in_files += stats.entries;
-        if merge(file.sketches(index)?).is_none() {
-            return Ok(None);
-        }
-    }
-    let memtables = || super_version.memtables();
-    let entries = memtables().map(|memtable| memtable.index_counts(index).entries);
-    let in_memtables: u64 = entries.sum();
-    if in_memtables > WALK_MAX {
-        let negligible = in_memtables <= in_files / MEMTABLE_SHARE_MIN;
-        return Ok(negligible.then_some(all));
-    }
-    let prefix = index_prefix(index);
-    for memtable in memtables() {
-        if memtable.index_counts(index).entries == 0 {
-            continue;
-        }
-        let mut sketcher = PrefixSketcher::new(Arc::clone(&prefix_extractor));
-        let mut entries = memtable.iter();
-        let mut on = entries.seek(&prefix, SEQNO_MAX)?;
-        while on && entries.key().user_key.starts_with(&prefix) {
-            if entries.key().kind.is_put() {
-                sketcher.add(entries.key().user_key);
-            }
-            on = entries.next()?;
-        }
-        if merge(sketcher.finish()).is_none() {
-            return Ok(None);
-        }
-    }
-    Ok(Some(all))
 }
 
 fn rows_of_prefix(point: &ReadPoint, info: &IndexInfo, parts: usize, rows: u64) -> Result<f64> {

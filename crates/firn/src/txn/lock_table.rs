@@ -20,7 +20,7 @@ pub use gap_locks::GapGrant;
 pub(super) use key_set::KeySet;
 pub use lock_owner::LockOwner;
 pub use lock_reports::{LockInfo, LockMemory, LockStats, WaitInfo};
-pub use observer::WaitObserver;
+pub use observer::{WaitObserver, WaitReports};
 
 use crate::base::checksum::xxh3;
 use crate::base::pause_points::{self, PausePoint};
@@ -35,7 +35,7 @@ use observer::ObserverCell;
 use parking_lot::Mutex;
 use shard::{Released, Shard};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 const SHARDS: usize = 128;
@@ -159,6 +159,8 @@ pub struct LockTable {
     detects_deadlocks: AtomicBool,
     deadlocks: DeadlockLog,
     observer: Arc<ObserverCell>,
+    /// Number of waits for rows of which the observer wants to hear.
+    reported_waits: AtomicUsize,
     waits: AtomicU64,
     timeouts: AtomicU64,
     conflicts: AtomicU64,
@@ -178,6 +180,7 @@ impl LockTable {
             detects_deadlocks: AtomicBool::new(true),
             deadlocks: DeadlockLog::default(),
             observer,
+            reported_waits: AtomicUsize::new(0),
             waits: AtomicU64::new(0),
             timeouts: AtomicU64::new(0),
             conflicts: AtomicU64::new(0),

@@ -1,7 +1,8 @@
 //! File handles and runs: the sorted, non-overlapping parts of a version.
 
 use super::{FileList, FileMeta, FileSpan, FileSums};
-use crate::base::key::UNCOMMITTED_BIT;
+use crate::base::key::{UNCOMMITTED_BIT, index_prefix};
+use crate::base::key_range::prefix_successor;
 use crate::base::pause_points::{self, PausePoint};
 use crate::base::sketch::Sketch;
 use crate::base::work_count;
@@ -440,6 +441,15 @@ impl Run {
             _ => from,
         };
         self.files.range(from..to.max(from))
+    }
+
+    /// The files of the run that may have entries of `index`. Only the first and the last one may
+    /// have entries of other indexes.
+    pub fn of_index(&self, index: IndexId) -> FileSpan<'_> {
+        let prefix = index_prefix(index);
+        let end = prefix_successor(&prefix);
+        let upper = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        self.overlapping(&prefix, upper)
     }
 
     /// The position of the file of `meta`, if the run has it.

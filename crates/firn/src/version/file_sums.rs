@@ -1,4 +1,4 @@
-//! Sums over the files of a run, by which the picker finds files without a visit to each.
+//! Sums over the files of a run, by which picker and estimates need no visit to each file.
 
 use super::{DEAD_SHARES, FileHandle, FileMeta, share_over};
 use crate::base::Seqno;
@@ -22,6 +22,10 @@ pub struct FileSums {
     pub entries: u64,
     /// Deletions.
     pub deletes: u64,
+    /// Entries with a newer version in the same file.
+    pub superseded: u64,
+    /// Bytes of keys and values before compression.
+    pub raw_bytes: u64,
     /// Bytes of blobs that the entries refer to. Has 128 bits, because the sum over all files may
     /// not fit into 64.
     pub blob_bytes: u128,
@@ -46,6 +50,8 @@ impl Default for FileSums {
             size: 0,
             entries: 0,
             deletes: 0,
+            superseded: 0,
+            raw_bytes: 0,
             blob_bytes: 0,
             with_blobs: 0,
             with_many_deletions: 0,
@@ -68,6 +74,8 @@ impl FileSums {
             size: file.size,
             entries: file.entries,
             deletes: file.deletes,
+            superseded: file.superseded,
+            raw_bytes: file.raw_bytes,
             blob_bytes: u128::from(file.blob_bytes()),
             with_blobs: u64::from(!file.blobs.is_empty()),
             with_many_deletions: u64::from(file.has_many_deletions()),
@@ -83,6 +91,8 @@ impl FileSums {
         self.size = self.size.saturating_add(other.size);
         self.entries = self.entries.saturating_add(other.entries);
         self.deletes = self.deletes.saturating_add(other.deletes);
+        self.superseded = self.superseded.saturating_add(other.superseded);
+        self.raw_bytes = self.raw_bytes.saturating_add(other.raw_bytes);
         self.blob_bytes += other.blob_bytes;
         self.with_blobs += other.with_blobs;
         self.with_many_deletions += other.with_many_deletions;

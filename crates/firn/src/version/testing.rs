@@ -1,7 +1,10 @@
-//! Invented file metadata for tests.
+//! Files for tests: invented metadata, and small files that are written.
 
-use super::{FileLocation, FileMeta};
-use crate::sst::IndexStats;
+use super::{FileHandle, FileLocation, FileMeta, FileSource};
+use crate::base::prefix_extractor::PrefixExtractors;
+use crate::base::{InternalKey, Kind, Value};
+use crate::sst::{IndexStats, SstOptions, SstWriter};
+use std::sync::Arc;
 
 /// Metadata of a file of index 1 with keys from `smallest` to `largest`. No such file exists.
 pub(crate) fn file(file_id: u64, smallest: &[u8], largest: &[u8]) -> FileMeta {
@@ -31,4 +34,23 @@ pub(crate) fn file(file_id: u64, smallest: &[u8], largest: &[u8]) -> FileMeta {
         location: FileLocation::Local,
         tail_len: 0,
     }
+}
+
+/// Writes a file into the store of `source`. Its entries are `keys`, in ascending order, all with
+/// seqno 1.
+pub(crate) fn written(
+    source: &Arc<FileSource>,
+    file_id: u64,
+    keys: &[(Vec<u8>, Kind)],
+    prefix_extractors: Arc<dyn PrefixExtractors>,
+) -> Arc<FileHandle> {
+    let file = source.store().create(file_id).unwrap();
+    let writer = SstWriter::new(file, file_id, SstOptions::upper_level(128), 0);
+    let mut writer = writer.with_prefix_extractors(prefix_extractors);
+    for (key, kind) in keys {
+        let key = InternalKey::new(key, 1, *kind);
+        writer.add(key, Value::whole(b"")).unwrap();
+    }
+    let meta = FileMeta::from_summary(writer.finish().unwrap(), 0, false);
+    FileHandle::new(Arc::new(meta), Arc::clone(source))
 }

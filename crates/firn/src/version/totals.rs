@@ -3,7 +3,7 @@
 //!
 //! An edit updates the totals by the files that it adds and removes. Successive versions share all
 //! nodes of the lists that the edit does not touch. Sketches of distinct keys are not kept here,
-//! since they cannot be subtracted: a caller that needs them merges those of an index's files.
+//! since they cannot be subtracted.
 
 use super::{FileHandle, FileMeta, LAST_LEVEL, LEVELS};
 use crate::base::IndexId;

@@ -6,8 +6,6 @@ use super::totals::{IndexTotals, Totals};
 use super::{
     BlobTotals, Edit, FileHandle, FileMeta, FileSource, FileSpan, FileSums, ManifestState, Run,
 };
-use crate::base::key::index_prefix;
-use crate::base::key_range::prefix_successor;
 use crate::base::{Error, IndexId, Result, Seqno};
 use crate::sst::IndexStats;
 use std::collections::{BTreeMap, HashMap};
@@ -42,6 +40,15 @@ pub struct Version {
 
 /// Files, each with its level.
 pub(super) type LeveledFiles = Vec<(u8, Arc<FileHandle>)>;
+
+/// The version that an edit leads to.
+pub(super) struct NextVersion {
+    pub(super) version: Version,
+    /// The files that the edit removes or moves, with their levels before.
+    pub(super) gone: LeveledFiles,
+    /// The files that the edit adds, with their levels.
+    pub(super) added: LeveledFiles,
+}
 
 impl Version {
     /// The version that has the files of `state`. `source` opens the files.
@@ -95,13 +102,12 @@ impl Version {
         let found = |id: u64| removed.iter().any(|(.., meta)| meta.file_id == id);
         match edit.removed.iter().find(|(_, id)| !found(*id)) {
             Some(&(level, id)) => Err(not_there(level, id)),
-            None => Ok(self.with_open(edit, &removed, source, &[])?.0),
+            None => Ok(self.with_open(edit, &removed, source, &[])?.version),
         }
     }
 
     /// As [`Self::with`]; an added file that has a handle in `open` keeps that handle. `removed`
-    /// are the files that the edit removes, with their levels and run numbers. Returns their
-    /// handles, too.
+    /// are the files that the edit removes, with their levels and run numbers.
     ///
     /// # Errors
     /// `Corruption` if the version does not have a removed file: then the version differs from the
@@ -112,7 +118,7 @@ impl Version {
         removed: &[(u8, u64, Arc<FileMeta>)],
         source: &Arc<FileSource>,
         open: &[Arc<FileHandle>],
-    ) -> Result<(Self, LeveledFiles)> {
+    ) -> Result<NextVersion> {
         let mut next = self.clone();
         let mut gone = Vec::with_capacity(removed.len());
         for (level, run, meta) in removed {
@@ -144,7 +150,11 @@ impl Version {
         next.totals.apply(&gone, &added);
         next.measure_moves(&gone, &added);
         next.edit_quarantine(edit);
-        Ok((next, gone))
+        Ok(NextVersion {
+            version: next,
+            gone,
+            added,
+        })
     }
 
     /// The run of `level`, or in L0 the one with number `run`, for the caller to change.
@@ -280,17 +290,10 @@ impl Version {
     /// Whether at most one run of L0 has entries of `index`.
     fn in_one_run(&self, index: IndexId) -> bool {
         let has = |run: &&Arc<Run>| {
-            let mut files = of_index(run, index).iter();
+            let mut files = run.of_index(index).iter();
             files.any(|file| file.index(index).is_some())
         };
         self.l0.iter().filter(has).nth(1).is_none()
-    }
-
-    /// The files with entries of `index`, newest run first.
-    pub fn files_of_index(&self, index: IndexId) -> impl Iterator<Item = &Arc<FileHandle>> {
-        let runs = self.l0.iter().chain(&self.levels);
-        let files = runs.flat_map(move |run| of_index(run, index));
-        files.filter(move |file| file.index(index).is_some())
     }
 
     /// Bytes in blob files that the entries of `index` refer to. `holds` says whether an index may
@@ -314,7 +317,7 @@ impl Version {
         };
         let mut bytes = totals.sole_blob_bytes;
         for run in self.l0.iter().chain(&self.levels) {
-            let files = of_index(run, index);
+            let files = run.of_index(index);
             let (first, last) = (files.first(), files.last());
             let last = last.filter(|_| files.len() > 1);
             for file in first.into_iter().chain(last) {
@@ -363,14 +366,6 @@ impl Version {
 fn not_there(level: u8, file_id: u64) -> Error {
     let what = format!("file {file_id}, which an edit removes, is not in L{level} of the version");
     Error::corruption("MANIFEST", 0, what)
-}
-
-/// The files of `run` that may have entries of `index`.
-fn of_index(run: &Run, index: IndexId) -> FileSpan<'_> {
-    let prefix = index_prefix(index);
-    let end = prefix_successor(&prefix);
-    let upper = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-    run.overlapping(&prefix, upper)
 }
 
 #[cfg(test)]

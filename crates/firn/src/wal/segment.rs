@@ -332,15 +332,43 @@ impl Segments {
         }
     }
 
+    /// Renames a spare segment to `path` and opens it; `None` if there is none of that size. If no
+    /// file can be opened or the disk is full, the spare stays one: the next try must not use up
+    /// another. A spare that is gone or that fails in another way is given up.
     fn take_spare(&self, size: u64, path: &Path) -> Result<Option<Arc<dyn LogFile>>> {
         if size != self.size {
             return Ok(None);
         }
-        let Some(spare) = self.spare.lock().pop() else {
-            return Ok(None);
-        };
-        self.env.rename(&self.path(spare.id), path)?;
-        self.recycled.fetch_add(1, Ordering::Relaxed);
+        loop {
+            let Some(spare) = self.spare.lock().pop() else {
+                return Ok(None);
+            };
+            let old = self.path(spare.id);
+            match self.env.rename(&old, path) {
+                Ok(()) => {}
+                Err(error) if *error.kind() == ErrorKind::NotFound => continue,
+                Err(error) => {
+                    if error.class() != FailureClass::Poison {
+                        self.spare.lock().push(spare);
+                    }
+                    return Err(error);
+                }
+            }
+            let opened = self.open_renamed(&spare, path);
+            match &opened {
+                Ok(_) => _ = self.recycled.fetch_add(1, Ordering::Relaxed),
+                Err(error) if error.class() == FailureClass::NoEffect => {
+                    if self.env.rename(path, &old).is_ok() {
+                        self.spare.lock().push(spare);
+                    }
+                }
+                Err(_) => {}
+            }
+            return opened.map(Some);
+        }
+    }
+
+    fn open_renamed(&self, spare: &SpareSegment, path: &Path) -> Result<Arc<dyn LogFile>> {
         if spare.id < self.incarnation {
             // The spare file is of an earlier incarnation: a start on a full disk recycles segments
             // that were prepared and never used, and replay still reads such files. So make the new
@@ -357,48 +385,53 @@ impl Segments {
         match self.env.open_log(path, false, self.direct) {
             // The handle still has the old name, which only its error messages show.
             Err(error) if error.class() == FailureClass::NoEffect => {
-                spare.file.map_or(Err(error), |file| Ok(Some(file)))
+                spare.file.clone().ok_or(error)
             }
-            opened => opened.map(Some),
+            opened => opened,
         }
     }
 
     /// Keeps the files of released segments (id, size) for recycling, or removes them.
+    ///
+    /// # Errors
+    /// The first error; the other files are released nevertheless.
     pub(super) fn release(&self, released: impl Iterator<Item = (SegmentId, u64)>) -> Result<()> {
-        for (id, size) in released {
-            // A file with a second hard link also belongs to a checkpoint, so it must not be
-            // overwritten.
-            let is_own = || self.env.links(&self.path(id)).is_ok_and(|n| n == 1);
-            if self.kept.as_ref().is_some_and(|k| !k.has(ReservePart::Log)) {
-                // A segment that was made of the reserve and never written to has length 0, so its
-                // allocated size counts.
-                let usage = self.env.usage(&self.path(id));
-                let bytes = usage.map_or(size, |usage| usage.allocated.max(size));
-                if bytes >= ReservePart::Log.bytes() && is_own() {
-                    self.give_back(id, bytes)?;
-                    continue;
-                }
-            }
-            if size == self.size && is_own() {
-                let keeps = || self.spare.lock().len() < self.spare_max;
-                // Open the file without the lock of `spare`, for which `take_spare` would have to
-                // wait.
-                let file = keeps().then(|| self.env.open_log(&self.path(id), false, self.direct));
-                let mut spare = self.spare.lock();
-                if let Some(file) = file
-                    && spare.len() < self.spare_max
-                {
-                    let file = file.ok();
-                    spare.push(SpareSegment { id, file });
-                    continue;
-                }
-            }
-            match self.env.remove(&self.path(id)) {
-                Err(error) if error.kind() != &ErrorKind::NotFound => return Err(error),
-                _ => {}
+        let failed = released.filter_map(|(id, size)| self.release_one(id, size).err());
+        // Visit all of them: the fold does not end at the first error.
+        let first = failed.fold(None, |first, error| first.or(Some(error)));
+        first.map_or(Ok(()), Err)
+    }
+
+    fn release_one(&self, id: SegmentId, size: u64) -> Result<()> {
+        // A file with a second hard link also belongs to a checkpoint, so it must not be
+        // overwritten.
+        let is_own = || self.env.links(&self.path(id)).is_ok_and(|n| n == 1);
+        if self.kept.as_ref().is_some_and(|k| !k.has(ReservePart::Log)) {
+            // A segment that was made of the reserve and never written to has length 0, so its
+            // allocated size counts.
+            let usage = self.env.usage(&self.path(id));
+            let bytes = usage.map_or(size, |usage| usage.allocated.max(size));
+            if bytes >= ReservePart::Log.bytes() && is_own() {
+                return self.give_back(id, bytes);
             }
         }
-        Ok(())
+        if size == self.size && is_own() {
+            let keeps = || self.spare.lock().len() < self.spare_max;
+            // Open the file without the lock of `spare`, for which `take_spare` would have to wait.
+            let file = keeps().then(|| self.env.open_log(&self.path(id), false, self.direct));
+            let mut spare = self.spare.lock();
+            if let Some(file) = file
+                && spare.len() < self.spare_max
+            {
+                let file = file.ok();
+                spare.push(SpareSegment { id, file });
+                return Ok(());
+            }
+        }
+        match self.env.remove(&self.path(id)) {
+            Err(error) if error.kind() != &ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn path(&self, id: SegmentId) -> PathBuf {

@@ -242,6 +242,12 @@ impl StallGate {
         self.adjust(state);
     }
 
+    /// The error with which background work has failed.
+    #[cfg(test)]
+    pub fn failure(&self) -> Option<Error> {
+        self.state.lock().failure.clone()
+    }
+
     /// Sets the damage of a file that compactions leave out, or the error of a job that was given
     /// up; `None` if there is neither. Only a stop that lasts fails with it.
     pub fn set_damage(&self, damage: Option<Error>) {

@@ -68,6 +68,13 @@ fn compare(list: &SummedList<Number>, model: &[Number], rng: &mut StdRng) {
         total > rank
     });
     assert_eq!(list.select(rank, |sum| sum.total), exceeds);
+    let rank = rng.random_range(0..=span.sum().total);
+    let mut total = 0;
+    let exceeds = model[from..to].iter().position(|item| {
+        total += item.0;
+        total > rank
+    });
+    assert_eq!(span.select(rank, |sum| sum.total), exceeds);
 }
 
 #[test]

@@ -2,9 +2,9 @@
 //! collection, archive of the log; and, if the allocator has statistics, the memory limit.
 //!
 //! Each thread loops: do one piece of work, or wait for its signal with a timeout. Because of the
-//! timeout, a lost signal only delays the work. An error of a transient kind (a full disk) is
-//! reported to the stall gate, so that waiting writers fail with it, and the work is tried again
-//! after a pause. A panic poisons the engine: the thread ends, writes are refused, reads go on.
+//! timeout, a lost signal only delays the work. After an error of a transient kind (a full disk) the
+//! work is tried again after a pause. A flush or a compaction that fails is reported to the stall
+//! gate, so that writers that wait for it fail with the error. A panic poisons the engine: the thread ends, writes are refused, reads go on.
 //!
 //! Rejected: one pool for all kinds of work. A long unlink or a blob rewrite would then hold up a
 //! flush that writers wait for.
@@ -14,6 +14,7 @@ use crate::backup::Archiver;
 use crate::base::event_listener::Severity;
 use crate::base::{Error, ErrorKind, Result};
 use crate::compaction::RestGoal;
+use crate::db::ARCHIVE_PATIENCE;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,6 +30,9 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Pause of the deletion thread between two steps, while obsolete files are left.
 const DELETE_STEP: Duration = Duration::from_millis(50);
+
+/// Pause between two searches for dropped indexes of which no entry is left, microseconds.
+const FORGET_STEP_US: u64 = 1_000_000;
 
 /// Pause between two looks at the allocator.
 const MEMORY_STEP: Duration = Duration::from_millis(100);
@@ -76,7 +80,7 @@ impl BackgroundWork {
                 }
                 // A stop has canceled it.
                 Err(error) if *error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => self.failed("flush", &error),
+                Err(error) => self.failed_for_writers("flush", &error),
             }
         }
     }
@@ -105,14 +109,15 @@ impl BackgroundWork {
                     self.wait(|_| false, RETRY_PAUSE);
                 }
                 Err(error) if *error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => self.failed("compaction", &error),
+                Err(error) => self.failed_for_writers("compaction", &error),
             }
         }
     }
 
-    /// A thread of its own deletes files, and rewrites the manifest: both may take long, and must
-    /// hold up neither flushes nor compactions.
+    /// A thread of its own deletes files, rewrites the manifest and forgets dropped indexes: all of
+    /// it may take long, and must hold up neither flushes nor compactions.
     fn delete_loop(&self) {
+        let mut forgotten_us = 0;
         while !self.stopping.load(Ordering::Acquire) {
             let doing = self
                 .activities
@@ -126,6 +131,18 @@ impl BackgroundWork {
                 .delete_paced(self.env.monotonic_micros(), &self.stopping)
             {
                 self.failed("deleting files", &error);
+            }
+            let now_us = self.env.monotonic_micros();
+            let due = now_us - forgotten_us >= FORGET_STEP_US;
+            // On a full disk the room of the log is for commits that free space.
+            if due && self.health.check().is_ok() && !self.health.is_full(None) {
+                doing.set("forgetting dropped indexes");
+                // A compaction thread does so, too, but only when no job is due, and every choice of
+                // a job visits the dropped indexes that are known.
+                if let Err(error) = self.forget_retired(&self.retired()) {
+                    self.failed("forgetting dropped indexes", &error);
+                }
+                forgotten_us = now_us;
             }
             drop(doing);
             let pause = match self.versions.obsolete() {
@@ -228,7 +245,22 @@ impl BackgroundWork {
         }
     }
 
+    /// Handles a failure of work for which no writer waits at the stall gate: logs it and pauses
+    /// before the next try.
     fn failed(&self, what: &str, error: &Error) {
+        self.contain(what, error);
+        self.wait(|_| false, RETRY_PAUSE);
+    }
+
+    /// As [`Self::failed`], for work that the stall gate may wait for: the writers that wait there
+    /// fail with the error.
+    fn failed_for_writers(&self, what: &str, error: &Error) {
+        self.contain(what, error);
+        self.stall.set_failure(Some(error.clone()));
+        self.wait(|_| false, RETRY_PAUSE);
+    }
+
+    fn contain(&self, what: &str, error: &Error) {
         if *error.kind() != ErrorKind::Poisoned {
             let message = format!("{what} failed: {error}");
             self.options.listener.log(Severity::Error, &message);
@@ -239,8 +271,6 @@ impl BackgroundWork {
             let _ = self.versions.delete_obsolete();
         }
         self.pipeline.contain_failure();
-        self.stall.set_failure(Some(error.clone()));
-        self.wait(|_| false, RETRY_PAUSE);
     }
 }
 
@@ -260,13 +290,13 @@ struct AbandonableThread {
 }
 
 impl AbandonableThread {
-    fn start(work: &Arc<BackgroundWork>, name: &str, body: fn(&BackgroundWork)) -> Self {
+    fn start(work: &Arc<BackgroundWork>, name: &str, body: fn(&BackgroundWork)) -> Result<Self> {
         let (alive, ended) = mpsc::channel();
         let thread = spawn(work, name, move |work| {
             let _alive: Sender<()> = alive;
             body(work);
-        });
-        Self { thread, ended }
+        })?;
+        Ok(Self { thread, ended })
     }
 
     /// Waits at most `patience` for the thread to end. Returns whether it has ended.
@@ -281,29 +311,51 @@ impl AbandonableThread {
 }
 
 impl BackgroundThreads {
-    pub(in crate::db) fn start(work: &Arc<BackgroundWork>) -> Self {
-        let mut threads = vec![
-            spawn(work, "firn-flush", BackgroundWork::flush_loop),
-            spawn(work, "firn-log", BackgroundWork::log_loop),
-            spawn(work, "firn-delete", BackgroundWork::delete_loop),
-            spawn(work, "firn-blobs", BackgroundWork::blob_loop),
-        ];
-        if !work.options.ephemeral {
-            threads.push(spawn(work, "firn-pins", BackgroundWork::pins_loop));
+    /// Starts the threads of an open database.
+    ///
+    /// # Errors
+    /// `Io` if the system has no room for another thread. Those that have started are ended: with
+    /// the lock of the directory gone, they would work on files that another open takes over.
+    pub(in crate::db) fn start(work: &Arc<BackgroundWork>) -> Result<Self> {
+        let mut started = Self {
+            work: Arc::clone(work),
+            threads: Vec::new(),
+            archive: None,
+        };
+        match started.start_all() {
+            Ok(()) => Ok(started),
+            Err(e) => {
+                started.stop(ARCHIVE_PATIENCE);
+                Err(e)
+            }
         }
-        let archive =
-            || AbandonableThread::start(work, "firn-archive", BackgroundWork::archive_loop);
+    }
+
+    fn start_all(&mut self) -> Result<()> {
+        let work = Arc::clone(&self.work);
+        self.add("firn-flush", BackgroundWork::flush_loop)?;
+        self.add("firn-log", BackgroundWork::log_loop)?;
+        self.add("firn-delete", BackgroundWork::delete_loop)?;
+        self.add("firn-blobs", BackgroundWork::blob_loop)?;
+        if !work.options.ephemeral {
+            self.add("firn-pins", BackgroundWork::pins_loop)?;
+        }
         if work.memory.allocator().source().is_some() {
-            threads.push(spawn(work, "firn-memory", BackgroundWork::memory_loop));
+            self.add("firn-memory", BackgroundWork::memory_loop)?;
         }
         for _ in 0..work.options.background_jobs {
-            threads.push(spawn(work, "firn-compact", BackgroundWork::compaction_loop));
+            self.add("firn-compact", BackgroundWork::compaction_loop)?;
         }
-        Self {
-            work: Arc::clone(work),
-            threads,
-            archive: work.archiver.is_some().then(archive),
+        if work.archiver.is_some() {
+            let archive = BackgroundWork::archive_loop;
+            self.archive = Some(AbandonableThread::start(&work, "firn-archive", archive)?);
         }
+        Ok(())
+    }
+
+    fn add(&mut self, name: &str, body: fn(&BackgroundWork)) -> Result<()> {
+        self.threads.push(spawn(&self.work, name, body)?);
+        Ok(())
     }
 
     /// Ends the threads. Abandons the archive thread if it does not end within `patience`: that
@@ -332,26 +384,37 @@ impl BackgroundWork {
     /// Archives the last segments of the closed log in a thread, and waits at most `patience` for
     /// that thread.
     pub(in crate::db) fn archive_rest_within(self: &Arc<Self>, patience: Duration) {
-        let thread = AbandonableThread::start(self, "firn-archive", Self::archive_rest);
-        self.await_archive(thread, patience);
+        match AbandonableThread::start(self, "firn-archive", Self::archive_rest) {
+            Ok(thread) => self.await_archive(thread, patience),
+            // Without a thread, the wait for the archive would have no bound.
+            Err(_) => self.leave_archive("no thread can be started for the archive of the log"),
+        }
     }
 
     fn await_archive(&self, thread: AbandonableThread, patience: Duration) {
         if !thread.join_within(patience) {
-            self.archiver.iter().for_each(Archiver::leave);
-            let message = "the archive of the log does not answer and is left to itself; the end of the log is archived at the \
-                           next start";
-            self.options.listener.log(Severity::Error, message);
+            self.leave_archive("the archive of the log does not answer and is left to itself");
         }
+    }
+
+    fn leave_archive(&self, reason: &str) {
+        self.archiver.iter().for_each(Archiver::leave);
+        let message = format!("{reason}; the end of the log is archived at the next start");
+        self.options.listener.log(Severity::Error, &message);
     }
 }
 
 /// Spawns a thread. If it panics because of a bug, the engine refuses further writes.
+///
+/// # Errors
+/// `Io` if the system has no room for another thread.
 fn spawn(
     work: &Arc<BackgroundWork>,
     name: &str,
     body: impl FnOnce(&BackgroundWork) + Send + 'static,
-) -> JoinHandle<()> {
+) -> Result<JoinHandle<()>> {
+    #[cfg(test)]
+    tests::refuse_thread()?;
     let work = Arc::clone(work);
     let label = name.to_owned();
     let guarded = move || {
@@ -370,7 +433,7 @@ fn spawn(
     std::thread::Builder::new()
         .name(name.to_owned())
         .spawn(guarded)
-        .expect("the system has room for a few threads at start")
+        .map_err(|e| Error::io(&e, format_args!("start thread {name}")))
 }
 
 #[cfg(test)]

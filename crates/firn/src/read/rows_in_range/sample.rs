@@ -185,13 +185,13 @@ fn part_starts(sources: &RangeSources<'_>) -> Result<Vec<Vec<u8>>> {
 fn candidates(sources: &RangeSources<'_>) -> Result<Vec<Weighted>> {
     let range = sources.range;
     let (in_files, in_memtables) = sources.entries();
-    let all = (in_files + in_memtables).max(1) as f64;
+    let all = (in_files + in_memtables).max(1);
     let mut keys: Vec<Weighted> = Vec::new();
     let mut add = |some: Vec<Vec<u8>>, entries: f64| {
         let weight = entries / some.len().max(1) as f64;
         keys.extend(some.into_iter().map(|key| (key, weight)));
     };
-    let wanted = |entries: f64| (2.0 * PARTS as f64 * entries / all).ceil() as usize;
+    let wanted = |entries: f64| (2.0 * PARTS as f64 * entries / all as f64).ceil() as usize;
     for found in &sources.memtables {
         let entries = found.entries as f64;
         let upper = range.upper.as_deref();
@@ -202,21 +202,15 @@ fn candidates(sources: &RangeSources<'_>) -> Result<Vec<Weighted>> {
         );
     }
     for run in &sources.runs {
-        // A small file alone deserves no candidate key. So add up the entries of consecutive files
-        // until they suffice for one key, and take the keys for all of them from the last of these
+        // A small file alone deserves no candidate key. So join neighbouring files until their
+        // entries suffice for one key, and take the keys for all of them from the last of these
         // files.
-        let mut waiting = 0.0;
-        for file in run.files {
-            waiting += file.entries as f64;
-            if waiting * 2.0 * PARTS as f64 >= all {
-                let count = wanted(waiting).min(2 * PARTS);
-                let upper = range.upper.as_deref();
-                let some = file
-                    .reader()?
-                    .split_keys(Some(&range.lower), upper, count)?;
-                add(some, waiting);
-                waiting = 0.0;
-            }
+        for (last, entries) in run.groups(all.div_ceil(2 * PARTS as u64)) {
+            let count = wanted(entries as f64).min(2 * PARTS);
+            let upper = range.upper.as_deref();
+            let reader = last.reader()?;
+            let some = reader.split_keys(Some(&range.lower), upper, count)?;
+            add(some, entries as f64);
         }
     }
     Ok(keys)

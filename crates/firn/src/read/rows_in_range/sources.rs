@@ -6,7 +6,7 @@ use crate::memtable::{IndexCounts, Memtable};
 use crate::read::scan::{ScanRange, ScanSource};
 use crate::read::super_version::SuperVersion;
 use crate::sst::KeyPlace;
-use crate::version::{FileHandle, FileSpan, ReaderRef, Run};
+use crate::version::{FileHandle, FileSpan, FileSums, ReaderRef, Run};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -76,8 +76,6 @@ fn upper_in<'a>(file: &FileHandle, range: &'a ScanRange) -> Option<&'a [u8]> {
 pub(super) struct RunInRange<'a> {
     run: &'a Arc<Run>,
     pub(super) files: FileSpan<'a>,
-    /// Number of entries of the files before each one.
-    before: Vec<u64>,
     /// Sum of the entries of those files that lie wholly in the range.
     whole: u64,
     cuts: Vec<BoundaryFile<'a>>,
@@ -91,32 +89,40 @@ impl<'a> RunInRange<'a> {
         let upper = range.upper.as_deref();
         let bound = upper.map_or(Bound::Unbounded, Bound::Excluded);
         let files = run.overlapping(&range.lower, bound);
+        let Some(first) = files.first() else {
+            return Ok(None);
+        };
+        let sums = files.sum();
         let mut found = Self {
             run,
             files,
-            before: Vec::with_capacity(files.len()),
-            whole: 0,
+            whole: sums.entries,
             cuts: Vec::new(),
-            deletes: CountBounds::default(),
-            superseded: 0,
+            deletes: CountBounds {
+                least: sums.deletes,
+                most: sums.deletes,
+            },
+            superseded: sums.superseded,
         };
-        let mut before = 0;
-        for file in files {
-            found.before.push(before);
-            before += file.entries;
-            found.superseded += file.superseded;
-            found.add(file, range)?;
+        // The files are sorted and share no key, so an end of the range lies in the first or the
+        // last file or between files.
+        let last = files.last().filter(|_| files.len() > 1);
+        for file in std::iter::once(first).chain(last) {
+            found.cut(file, range)?;
         }
-        Ok((!files.is_empty()).then_some(found))
+        Ok(Some(found))
     }
 
-    fn add(&mut self, file: &'a FileHandle, range: &ScanRange) -> Result<()> {
+    /// Replaces the counts of `file`, if an end of the range lies in it, by those of its part in
+    /// the range.
+    fn cut(&mut self, file: &'a FileHandle, range: &ScanRange) -> Result<()> {
         let (lower, upper) = (lower_in(file, range), upper_in(file, range));
         if lower.is_none() && upper.is_none() {
-            self.whole += file.entries;
-            self.deletes.add(file.deletes, file.deletes);
             return Ok(());
         }
+        self.whole -= file.entries;
+        self.deletes.least -= file.deletes;
+        self.deletes.most -= file.deletes;
         let reader = file.reader()?;
         let lower_place = lower.map(|key| reader.locate(key)).transpose()?;
         let upper_place = upper.map(|key| reader.locate(key)).transpose()?;
@@ -169,16 +175,36 @@ impl<'a> RunInRange<'a> {
         match self.files.get(at) {
             Some(file) if file.smallest.as_slice() < key => {
                 let reader = file.reader()?;
-                Ok(self.before[at] + reader.rank(&reader.locate(key)?, key)?)
+                Ok(self.before(at) + reader.rank(&reader.locate(key)?, key)?)
             }
-            Some(_) => Ok(self.before[at]),
-            None => Ok(self.total()),
+            _ => Ok(self.before(at)),
         }
     }
 
+    /// Number of entries of the first `files` files.
+    fn before(&self, files: usize) -> u64 {
+        self.files.range(0..files).sum().entries
+    }
+
+    /// Number of entries of `files`.
     fn total(&self) -> u64 {
-        let last = self.before.last().zip(self.files.last());
-        last.map_or(0, |(before, file)| before + file.entries)
+        self.files.sum().entries
+    }
+
+    /// Divides the files into groups of neighbours. A group ends with the file by which it reaches
+    /// `entries_min` entries, which must not be 0. Returns that file and the number of entries of
+    /// each group. If files remain at the end, they are in no group.
+    pub(super) fn groups(
+        &self,
+        entries_min: u64,
+    ) -> impl Iterator<Item = (&'a Arc<FileHandle>, u64)> {
+        let mut rest = self.files;
+        std::iter::from_fn(move || {
+            let last = rest.select(entries_min - 1, |sums| sums.entries)?;
+            let group = rest.range(0..last + 1);
+            rest = rest.range(last + 1..rest.len());
+            Some((group.last()?, group.sum().entries))
+        })
     }
 
     /// Whether each entry of the run in the range is a row. This is so if the run has no deletions
@@ -343,10 +369,10 @@ impl<'a> RangeSources<'a> {
 
     /// Mean size of an entry in the files of the range, bytes, at least 1.
     pub(super) fn entry_bytes(&self) -> u64 {
-        let files = || self.runs.iter().flat_map(|run| run.files);
-        let bytes: u64 = files().map(|file| file.raw_bytes).sum();
-        let entries: u64 = files().map(|file| file.entries).sum();
-        bytes.checked_div(entries).unwrap_or(1).max(1)
+        let mut sums = FileSums::default();
+        self.runs.iter().for_each(|run| sums.add(&run.files.sum()));
+        let bytes = sums.raw_bytes.checked_div(sums.entries);
+        bytes.unwrap_or(1).max(1)
     }
 
     /// Number of entries with `lower ≤ key < upper`: exact in files, an estimate in memtables.
@@ -363,3 +389,6 @@ impl<'a> RangeSources<'a> {
         Ok(entries)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,7 @@
 use super::gap_ranges::GapRanges;
 use super::lock_owner::LockOwner;
 use super::lock_request::{LockRequest, WaitOutcome};
-use super::observer::{ObserverCell, report_wait};
+use super::observer::{ObserverCell, WaitReports, report_wait};
 pub use super::own_gaps::GapGrant;
 use super::own_gaps::{Joined, OwnGaps, index_of};
 use crate::base::IndexId;
@@ -36,7 +36,7 @@ const OWNERS_LISTED: usize = 64;
 /// key from its write set again, and waits.
 ///
 /// Where the host has fixed the commit order of two transactions, an insert of the one does not
-/// wait for gap locks of the other ([`ObserverCell::is_order_fixed`]).
+/// wait for gap locks of the other ([`ObserverCell::fixed_order`]).
 ///
 /// Lock order: graph → an owner's `gaps` → a slot's `indexes` → an owner's host. The owner's thread
 /// looks at its own ranges before it takes the mutex of the slot, for which all sessions that scan
@@ -82,8 +82,10 @@ impl IndexGaps {
         observer: &ObserverCell,
         mut f: impl FnMut(&'a Arc<LockOwner>) -> bool,
     ) -> bool {
+        let mut fixed = None;
         self.ranges.any_with(key, |other| {
-            !Arc::ptr_eq(other, owner) && !observer.is_order_fixed(owner, other) && f(other)
+            let mut is_fixed = || fixed.get_or_insert_with(|| observer.fixed_order(owner))(other);
+            !Arc::ptr_eq(other, owner) && !is_fixed() && f(other)
         })
     }
 
@@ -112,7 +114,8 @@ impl IndexGaps {
         self.any_blocker(owner, key, observer, |_| true)
     }
 
-    /// Reports to the host that the inserts which wait in the range now wait for `owner`, too.
+    /// Reports to the host that the inserts which wait in the range now wait for `owner`, too, if it
+    /// wants to hear of it.
     fn report_waiters(
         &self,
         owner: &Arc<LockOwner>,
@@ -130,7 +133,10 @@ impl IndexGaps {
         let within = (Bound::Included(lower), Bound::Excluded(upper));
         for waiter in self.waiters.range::<[u8], _>(within).flat_map(|(_, w)| w) {
             let other = &waiter.owner;
-            if !Arc::ptr_eq(other, owner) && !observer.is_order_fixed(other, owner) {
+            if waiter.reports != WaitReports::None
+                && !Arc::ptr_eq(other, owner)
+                && !observer.fixed_order(other)(owner)
+            {
                 report_wait(&*host, waiter, blocking);
             }
         }
@@ -342,7 +348,8 @@ impl GapLockTable {
         if !gaps.is_locked_against(owner, key, &self.observer) {
             return None;
         }
-        let waiter = LockRequest::for_gap(owner, key);
+        let reports = self.observer.wanted_reports(owner);
+        let waiter = LockRequest::for_gap(owner, key, reports);
         let waiting = gaps.waiters.entry(Arc::clone(&waiter.key)).or_default();
         waiting.push(Arc::clone(&waiter));
         Some(waiter)
@@ -385,21 +392,29 @@ impl GapLockTable {
         blockers.unwrap_or_default()
     }
 
-    /// Calls `f` with each owner that `waiter` waits for; not at all if `waiter` does not wait any
-    /// more. None of these owners releases its gap locks while `f` runs.
-    pub(super) fn for_each_blocker(
+    /// Calls `f` with the owners that `waiter` waits for and of which the host wants to hear; not at
+    /// all if `waiter` does not wait any more. None of these owners releases its gap locks while `f`
+    /// runs.
+    pub(super) fn for_each_reported(
         &self,
         waiter: &Arc<LockRequest>,
         mut f: impl FnMut(&Arc<LockOwner>),
     ) {
+        let limit = match waiter.reports {
+            WaitReports::None => return,
+            WaitReports::Nearest => OWNERS_LISTED,
+            WaitReports::All => usize::MAX,
+        };
         let index = index_of(&waiter.key);
         let indexes = self.slot(index).indexes.lock();
         if waiter.outcome() == WaitOutcome::Waiting
             && let Some(gaps) = indexes.get(&index)
         {
+            let mut left = limit;
             gaps.any_blocker(&waiter.owner, &waiter.key, &self.observer, |owner| {
                 f(owner);
-                false
+                left -= 1;
+                left == 0
             });
         }
     }

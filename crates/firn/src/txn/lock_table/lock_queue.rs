@@ -6,7 +6,8 @@ use crate::base::work_count;
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
-/// Number of requests at the front of a queue for which reports list all blockers.
+/// Number of requests at the front of a queue for which reports list all blockers; at most as many
+/// blockers are reported to a host that wants to hear only of the nearest ones.
 const BLOCKERS_LISTED: usize = 64;
 
 pub(super) struct LockHolder {
@@ -237,6 +238,40 @@ impl LockQueue {
         let ahead = ahead.filter(|other| other.mode.conflicts(waiter.mode));
         let mut blockers: Vec<_> = ahead.map(|other| Arc::clone(&other.owner)).collect();
         blockers.extend(self.holders_against(waiter));
+        blockers
+    }
+
+    /// The conflicting requests right ahead of `waiter`, which has joined the queue just now, up to
+    /// the first exclusive one, and the conflicting holders; at most [`BLOCKERS_LISTED`] of each, and
+    /// at least one. So if each request reports them, each that another one waits for is reported.
+    pub(super) fn right_ahead(&self, waiter: &Arc<LockRequest>) -> Vec<Arc<LockOwner>> {
+        let ahead: Vec<_> = match waiter.upgrade {
+            true => {
+                let upgrades = self.queue().take_while(|other| !Arc::ptr_eq(other, waiter));
+                let mut upgrades: Vec<_> = upgrades.take(BLOCKERS_LISTED).collect();
+                upgrades.reverse();
+                upgrades
+            }
+            false => {
+                let mut from_end = self.queue().rev();
+                let _ = from_end.find(|other| Arc::ptr_eq(other, waiter));
+                from_end.take(BLOCKERS_LISTED).collect()
+            }
+        };
+        let mut blockers = Vec::new();
+        for other in ahead {
+            if other.mode.conflicts(waiter.mode) {
+                blockers.push(Arc::clone(&other.owner));
+            }
+            if other.mode == LockMode::Exclusive {
+                break;
+            }
+        }
+        blockers.extend(self.holders_against(waiter).take(BLOCKERS_LISTED));
+        if blockers.is_empty() {
+            // A shared request far behind the exclusive one that all shared holders block.
+            blockers.extend(self.queue().next().map(|front| Arc::clone(&front.owner)));
+        }
         blockers
     }
 

@@ -1,6 +1,6 @@
 //! One waiting request, and its condition variable.
 
-use super::{LockMode, LockOwner};
+use super::{LockMode, LockOwner, WaitReports};
 use crate::base::wall_clock;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -34,6 +34,8 @@ pub(super) struct LockRequest {
     /// Whether this is an insert of the key that waits for gap locks of other owners, not for a
     /// row.
     pub(super) for_gap: bool,
+    /// The blockers of which the host wants to hear.
+    pub(super) reports: WaitReports,
     /// When the wait began, microseconds since 1970.
     pub(super) since_us: u64,
     signal: Mutex<WaitOutcome>,
@@ -41,38 +43,40 @@ pub(super) struct LockRequest {
 }
 
 impl LockRequest {
-    pub(super) fn new(
+    /// A request for the row of `key`.
+    pub(super) fn for_row(
         owner: &Arc<LockOwner>,
         key: &Arc<[u8]>,
         mode: LockMode,
         upgrade: bool,
+        reports: WaitReports,
     ) -> Arc<Self> {
-        Arc::new(Self::waiting(owner, key, mode, upgrade, false))
-    }
-
-    /// An insert of `key` that waits for gap locks.
-    pub(super) fn for_gap(owner: &Arc<LockOwner>, key: &[u8]) -> Arc<Self> {
-        let key = Arc::from(key);
-        Arc::new(Self::waiting(owner, &key, LockMode::Exclusive, false, true))
-    }
-
-    fn waiting(
-        owner: &Arc<LockOwner>,
-        key: &Arc<[u8]>,
-        mode: LockMode,
-        upgrade: bool,
-        for_gap: bool,
-    ) -> Self {
-        Self {
+        Arc::new(Self {
             owner: Arc::clone(owner),
             key: Arc::clone(key),
             mode,
             upgrade,
-            for_gap,
+            for_gap: false,
+            reports,
             since_us: wall_clock::now_us(),
             signal: Mutex::new(WaitOutcome::Waiting),
             wake: Condvar::new(),
-        }
+        })
+    }
+
+    /// An insert of `key` that waits for gap locks.
+    pub(super) fn for_gap(owner: &Arc<LockOwner>, key: &[u8], reports: WaitReports) -> Arc<Self> {
+        Arc::new(Self {
+            owner: Arc::clone(owner),
+            key: Arc::from(key),
+            mode: LockMode::Exclusive,
+            upgrade: false,
+            for_gap: true,
+            reports,
+            since_us: wall_clock::now_us(),
+            signal: Mutex::new(WaitOutcome::Waiting),
+            wake: Condvar::new(),
+        })
     }
 
     pub(super) fn outcome(&self) -> WaitOutcome {

@@ -3,7 +3,7 @@
 use super::deadlock_report::{Deadlock, DeadlockMember};
 use super::lock_queue::VisitedRows;
 use super::lock_request::{LockRequest, WaitOutcome};
-use super::observer::report_wait;
+use super::observer::{WaitReports, report_wait};
 use super::{Granted, LockMode, LockOwner, LockTable};
 use crate::base::pause_points::{self, PausePoint};
 use crate::base::{Error, ErrorKind, IndexId, Result};
@@ -11,7 +11,7 @@ use crate::txn::deadlock;
 use parking_lot::MutexGuard;
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 impl LockTable {
@@ -27,8 +27,10 @@ impl LockTable {
         }
         pause_points::at(PausePoint::LockRefused);
         let shard = self.shard(key);
+        let reports = self.observer.wanted_reports(owner);
+        let _reported = ReportedWait::begin(&self.reported_waits, reports);
         let graph = self.graph.lock();
-        let waiter = match shard.attempt_or_enqueue(&self.registry, owner, key, mode) {
+        let waiter = match shard.attempt_or_enqueue(&self.registry, owner, key, mode, reports) {
             // Set `waited`, although this attempt did not sleep: another owner blocked the first
             // attempt and has released its lock since, perhaps by a commit that changed the row.
             Ok(locked) => {
@@ -120,6 +122,16 @@ impl LockTable {
         match (self.observer.get(), owner.host()) {
             (Some(observer), host) if host != 0 && begins => observer.stalls(host),
             (Some(observer), host) if host != 0 => observer.resumes(host),
+            _ => {}
+        }
+    }
+
+    /// Reports to the host that the session of `owner` waits for the device if `begins`, otherwise
+    /// that this wait is over. Must be called on the owner's thread.
+    pub(in crate::txn) fn report_commit_wait(&self, owner: &LockOwner, begins: bool) {
+        match (self.observer.get(), owner.host()) {
+            (Some(observer), host) if host != 0 && begins => observer.commit_waits(host),
+            (Some(observer), host) if host != 0 => observer.commit_resumes(host),
             _ => {}
         }
     }
@@ -265,7 +277,8 @@ impl LockTable {
         false
     }
 
-    /// Reports to the host each owner that `waiter`, a request that begins to wait, waits for.
+    /// Reports to the host the owners that `waiter`, a request that begins to wait, waits for, as far
+    /// as it wants to hear of them.
     fn report_blockers(&self, waiter: &Arc<LockRequest>) {
         let Some(observer) = self.observer.get() else {
             return;
@@ -278,21 +291,57 @@ impl LockTable {
             blocker.with_host(|blocking| observer.waits_for(waiting, blocking));
         };
         match waiter.for_gap {
-            true => self.gaps.for_each_blocker(waiter, report),
-            false => self.shard(&waiter.key).for_each_blocker(waiter, report),
+            true => self.gaps.for_each_reported(waiter, report),
+            false => self.shard(&waiter.key).for_each_reported(waiter, report),
         }
     }
 
     /// Reports to the host that the waiting requests for `key` wait for `owner`, which upgrades its
-    /// lock ahead of them. Shared requests may not have waited for `owner` before. The caller is
-    /// the owner's thread.
+    /// lock ahead of them, if it wants to hear of it. Shared requests may not have waited for `owner`
+    /// before. The caller is the owner's thread.
     pub(super) fn report_upgrade(&self, owner: &Arc<LockOwner>, key: &[u8]) {
+        if self.reported_waits.load(Ordering::SeqCst) == 0 {
+            return;
+        }
         if let Some(observer) = self.observer.get() {
             let blocking = owner.host();
-            let report = |waiter: &Arc<LockRequest>| report_wait(&*observer, waiter, blocking);
+            // To a host that wants to hear of the nearest blockers only, one wait for the owner is
+            // enough.
+            let mut told = false;
+            let report = |waiter: &Arc<LockRequest>| {
+                let wanted = match waiter.reports {
+                    WaitReports::None => false,
+                    WaitReports::Nearest => !told,
+                    WaitReports::All => true,
+                };
+                if wanted {
+                    told = true;
+                    report_wait(&*observer, waiter, blocking);
+                }
+            };
             self.shard(key)
                 .for_each_request_of_others(owner, key, report);
         }
+    }
+}
+
+/// Counts a wait for a row of which the host wants to hear, as long as it exists: without any, an
+/// upgrade need not look through the queue.
+struct ReportedWait<'a>(&'a AtomicUsize);
+
+impl<'a> ReportedWait<'a> {
+    fn begin(waits: &'a AtomicUsize, reports: WaitReports) -> Option<Self> {
+        if reports == WaitReports::None {
+            return None;
+        }
+        waits.fetch_add(1, Ordering::SeqCst);
+        Some(Self(waits))
+    }
+}
+
+impl Drop for ReportedWait<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

@@ -7,6 +7,18 @@ use std::cmp;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The blockers of a transaction of which the host wants to hear.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitReports {
+    /// None.
+    None,
+    /// Those right ahead of it, a few dozen at most. It suffices that each transaction is reported
+    /// once that others wait for, and that each that waits is reported.
+    Nearest,
+    /// Each one.
+    All,
+}
+
 /// Receives reports of lock waits, for a host that prescribes an order of transactions.
 ///
 /// A transaction that must commit later can hold a lock for which an earlier one waits. It keeps
@@ -14,10 +26,18 @@ use std::time::Duration;
 /// must roll it back. So the host learns of every pair of waiter and blocker, whichever of the two
 /// came first.
 pub trait WaitObserver: Send + Sync {
+    /// The blockers of the transaction with context `waiter` that are to be reported with
+    /// [`Self::waits_for`]. Called on the waiter's thread when a wait begins, and from other threads
+    /// with the lock table's locks held while it waits: it must neither wait nor call the engine.
+    /// The answer does not change while the transaction waits.
+    fn wanted_reports(&self, _waiter: u64) -> WaitReports {
+        WaitReports::All
+    }
+
     /// The transaction with context `waiter` waits until the one with context `blocker` releases a
-    /// lock or leaves a queue. Called on the waiter's thread, once per blocker, before it sleeps;
-    /// or on the thread of a blocker that gets in the way of a request that waits already (an
-    /// upgrade, a gap lock). Both contexts are those of [`LockOwner::new`]; an owner without
+    /// lock or leaves a queue. Called on the waiter's thread, once per blocker of which
+    /// [`Self::wanted_reports`] wants to hear, before it sleeps; or on the thread of a blocker that
+    /// gets in the way of a request that waits already (an upgrade, a gap lock). Both contexts are those of [`LockOwner::new`]; an owner without
     /// context is not reported. The other thread's context stays valid during the call, since
     /// [`LockOwner::detach_host`] waits for it.
     ///
@@ -29,7 +49,8 @@ pub trait WaitObserver: Send + Sync {
     fn waits_for(&self, waiter: u64, blocker: u64);
 
     /// Whether the host has fixed the order in which the transactions with these contexts commit.
-    /// An insert of the one then does not wait for gap locks of the other. The answer does not
+    /// An insert of the one then does not wait for gap locks of the other. The order is fixed only
+    /// for transactions of which the host wants [all reports](WaitReports::All). The answer does not
     /// change while both transactions run. Called from any thread with the lock table's locks held:
     /// it must neither wait nor call the engine.
     fn commits_in_fixed_order(&self, _one: u64, _other: u64) -> bool {
@@ -60,6 +81,13 @@ pub trait WaitObserver: Send + Sync {
     /// Called on its thread.
     fn resumes(&self, _waiter: u64) {}
 
+    /// The session with context `waiter` waits until a commit is durable. Called on its thread.
+    fn commit_waits(&self, _waiter: u64) {}
+
+    /// The wait of the session with context `waiter` that [`Self::commit_waits`] has announced is
+    /// over. Called on its thread.
+    fn commit_resumes(&self, _waiter: u64) {}
+
     /// The SQL text that the session with context `host` executes; `None` if the host cannot give
     /// it without a wait. Called from any thread, also while the lock table's locks are held: it
     /// must neither wait for a lock nor call the engine.
@@ -81,19 +109,31 @@ impl ObserverCell {
         self.0.read().clone()
     }
 
-    /// Whether the host has fixed the order in which `one` and `other` commit. The caller runs on
-    /// the thread of `one`, or holds the lock of the queue in which `one` waits: so the context of
-    /// `one` stays valid.
-    pub(super) fn is_order_fixed(&self, one: &LockOwner, other: &LockOwner) -> bool {
-        let Some(observer) = self.get() else {
-            return false;
-        };
-        let host = one.host();
-        let mut fixed = false;
-        if host != 0 {
-            other.with_host(|other| fixed = observer.commits_in_fixed_order(host, other));
+    /// The reports that the host wants about `waiter`. The caller runs on the thread of `waiter`, or
+    /// holds the lock of the queue in which it waits: so its context stays valid.
+    pub(super) fn wanted_reports(&self, waiter: &LockOwner) -> WaitReports {
+        match (self.get(), waiter.host()) {
+            (Some(observer), host) if host != 0 => observer.wanted_reports(host),
+            _ => WaitReports::None,
         }
-        fixed
+    }
+
+    /// Tells whether the host has fixed the order in which `one` and another owner commit. The
+    /// caller runs on the thread of `one`, or holds the lock of the queue in which `one` waits: so
+    /// the context of `one` stays valid. Without parallel replication, the host is asked once, and
+    /// not for each of the others.
+    pub(super) fn fixed_order(&self, one: &LockOwner) -> impl Fn(&LockOwner) -> bool + use<> {
+        let host = one.host();
+        let observer = self
+            .get()
+            .filter(|observer| host != 0 && observer.wanted_reports(host) == WaitReports::All);
+        move |other| {
+            let mut fixed = false;
+            if let Some(observer) = &observer {
+                other.with_host(|other| fixed = observer.commits_in_fixed_order(host, other));
+            }
+            fixed
+        }
     }
 
     /// As [`WaitObserver::preferred_victim`]. The caller holds the graph lock, and both owners

@@ -3,7 +3,7 @@
 use super::lock_queue::{LockAttempt, LockQueue, VisitedRows};
 use super::lock_request::{LockRequest, WaitOutcome};
 use super::merged_locks::MergedLockRegistry;
-use super::{LockMode, LockOwner};
+use super::{LockMode, LockOwner, WaitReports};
 use crate::base::checksum::xxh3;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -182,14 +182,15 @@ impl Shard {
         attempt(&mut self.rows.lock(), registry, owner, key, mode)
     }
 
-    /// As [`Shard::attempt`], but joins the queue if the request has to wait. The caller must hold
-    /// the graph lock.
+    /// As [`Shard::attempt`], but joins the queue if the request has to wait; `reports` tells of
+    /// which blockers the host then wants to hear. The caller must hold the graph lock.
     pub(super) fn attempt_or_enqueue(
         &self,
         registry: &MergedLockRegistry,
         owner: &Arc<LockOwner>,
         key: &[u8],
         mode: LockMode,
+        reports: WaitReports,
     ) -> Result<GrantedAtOnce, Arc<LockRequest>> {
         let mut rows = self.rows.lock();
         if let Some(locked) = attempt(&mut rows, registry, owner, key, mode) {
@@ -211,7 +212,7 @@ impl Shard {
             LockAttempt::Upgraded => Ok(GrantedAtOnce::upgraded(row)),
             LockAttempt::Granted => Ok(GrantedAtOnce::row(owner, key)),
             LockAttempt::Blocked { upgrade } => {
-                let waiter = LockRequest::new(owner, &key, mode, upgrade);
+                let waiter = LockRequest::for_row(owner, &key, mode, upgrade, reports);
                 row.enqueue(&waiter);
                 Err(waiter)
             }
@@ -287,14 +288,21 @@ impl Shard {
         others.for_each(f);
     }
 
-    /// Calls `f` with each owner that `waiter` waits for; not at all if `waiter` does not wait any
-    /// more. None of these owners releases its lock or leaves the queue while `f` runs.
-    pub(super) fn for_each_blocker(
+    /// Calls `f` with the owners that `waiter` waits for and of which the host wants to hear; not at
+    /// all if `waiter` does not wait any more. None of these owners releases its lock or leaves the
+    /// queue while `f` runs.
+    pub(super) fn for_each_reported(
         &self,
         waiter: &Arc<LockRequest>,
         f: impl FnMut(&Arc<LockOwner>),
     ) {
-        self.row_of(waiter, |row| row.blockers(waiter).iter().for_each(f));
+        match waiter.reports {
+            WaitReports::None => {}
+            WaitReports::Nearest => {
+                self.row_of(waiter, |row| row.right_ahead(waiter).iter().for_each(f));
+            }
+            WaitReports::All => self.row_of(waiter, |row| row.blockers(waiter).iter().for_each(f)),
+        }
     }
 
     /// The owners that a deadlock search must visit from `waiter`

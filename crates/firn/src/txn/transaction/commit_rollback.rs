@@ -17,6 +17,7 @@
 //!   open of the database finds the transaction prepared.
 
 use super::*;
+use crate::txn::commit_wait::CommitWait;
 
 /// A commit allocates at most this many bytes at once for its batch; a larger batch grows by
 /// doubling. The expected size may be far too large: it counts every version of a key, and the
@@ -58,11 +59,15 @@ impl Transaction {
         };
         self.finish();
         match lsn {
-            Some(lsn) => self
-                .cx
-                .pipeline
-                .wait_durable(lsn)
-                .map_err(|e| unknown_outcome(&e)),
+            Some(lsn) => {
+                let pipeline = &self.cx.pipeline;
+                let _wait = match pipeline.is_durable(lsn) {
+                    true => None,
+                    false => CommitWait::begin(&self.cx, &self.owner),
+                };
+                let waited = pipeline.wait_durable(lsn);
+                waited.map_err(|e| unknown_outcome(&e))
+            }
             None => Ok(()),
         }
     }
@@ -128,7 +133,9 @@ impl Transaction {
         if !self.has_writes() {
             return Ok(());
         }
+        let owner = Arc::clone(&self.owner);
         let (prepared, changes) = self.hand_over(|cx, changes, counters| {
+            let _wait = CommitWait::begin(cx, &owner);
             cx.pipeline.prepare_changes(xid, changes, counters)
         })?;
         self.phase = Phase::Prepared {

@@ -191,7 +191,11 @@ fn compare(version: &Version) {
                 .is_none_or(|s| f.superseded == 0 && s.deletes == 0)
         });
         assert_eq!(version.is_plain(index), with.len() == 1 && clean);
-        let found = version.files_of_index(index).map(|f| f.file_id);
+        let runs = version.l0.iter().chain(&version.levels);
+        let found = runs.flat_map(|run| run.of_index(index));
+        let found = found
+            .filter(|f| f.index(index).is_some())
+            .map(|f| f.file_id);
         let right = files.iter().filter(|(_, f)| f.index(index).is_some());
         assert!(found.eq(right.map(|(_, f)| f.file_id)));
     }

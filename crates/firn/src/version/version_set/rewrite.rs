@@ -12,12 +12,15 @@
 //! Rejected: the mutex held while the manifest is written, because flushes and compactions wait for
 //! it: a quarter of a second with three hundred thousand files on a fast disk.
 
-use super::{
-    FailureClass, Inner, ManifestState, ManifestWriter, NextCurrent, ROOM, ReservePart, Severity,
-    VersionSet, check_ids, manifest_name, read_current, unfinished_name,
+use super::rotation::check_ids;
+use super::{Inner, VersionSet};
+use crate::base::event_listener::Severity;
+use crate::base::{Error, FailureClass, Result};
+use crate::store::ReservePart;
+use crate::version::manifest::{
+    ManifestWriter, NextCurrent, ROOM, manifest_name, read_current, unfinished_name,
 };
-use crate::base::{Error, Result};
-use crate::version::{Edit, FileMeta, LEVELS, Version};
+use crate::version::{Edit, FileMeta, LEVELS, ManifestState, Version};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

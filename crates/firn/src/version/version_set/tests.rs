@@ -1,10 +1,15 @@
+use super::apply::ROTATE_BY_EDIT;
+use super::rotation::ROTATE_SIZE_MIN;
 use super::*;
 use crate::base::event_listener::Silent;
+use crate::base::pause_points::{self, PausePoint};
 use crate::env::{MemEnv, PosixEnv};
 use crate::sst::SstBlockCache;
 use crate::store::{DiskReserve, FileStore};
 use crate::version::FileMeta;
+use crate::version::manifest::{ROOM, manifest_name};
 use crate::version::testing::file;
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
@@ -27,6 +32,20 @@ fn open(dir: &Path) -> VersionSet {
     let set = VersionSet::open(context(Arc::new(PosixEnv::new()), dir)).unwrap();
     set.remove_strays(&HashSet::new());
     set
+}
+
+/// The manifest's state and the version share what they know of a file.
+#[test]
+fn an_added_file_is_described_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let set = open(dir.path());
+    let version = set.apply(flush(&set)).unwrap();
+    let (_, file) = version.files().next().unwrap();
+    let inner = set.inner.lock();
+    assert!(Arc::ptr_eq(
+        file.meta(),
+        &inner.state.files[&file.file_id].meta
+    ));
 }
 
 /// Creates an empty SST file and returns invented metadata for it. Versions do not read the file.

@@ -18,6 +18,11 @@ impl Pipeline {
         self.health.is_full(None)
     }
 
+    /// Whether the log up to `lsn` is on the device.
+    pub fn is_durable(&self, lsn: Lsn) -> bool {
+        lsn <= self.wal.durable_lsn()
+    }
+
     /// Waits until the log up to `lsn`, the end of a commit's record, is as durable as the flush
     /// mode promises.
     ///

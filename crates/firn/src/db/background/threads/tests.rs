@@ -2,11 +2,125 @@ use super::*;
 use crate::base::Value;
 use crate::base::health::FullDisk;
 use crate::base::options::Options;
+use crate::catalog::{NewTable, TableLocking, TableSchema};
 use crate::db::Db;
 use crate::env::{Env, PosixEnv};
 use crate::txn::Isolation;
 use crate::write::Pressure;
+use std::cell::Cell;
+use std::io;
 use std::path::Path;
+
+thread_local! {
+    /// Number of threads that this thread may still start; the next one is refused.
+    static THREADS_LEFT: Cell<u32> = const { Cell::new(u32::MAX) };
+}
+
+/// The error of a system without room for another thread, if this test has asked for it.
+pub(super) fn refuse_thread() -> Result<()> {
+    match THREADS_LEFT.get() {
+        0 => Err(Error::io(
+            &io::Error::from_raw_os_error(11),
+            "start a thread",
+        )),
+        u32::MAX => Ok(()),
+        left => {
+            THREADS_LEFT.set(left - 1);
+            Ok(())
+        }
+    }
+}
+
+/// Without the threads that it started, a failed open would leave a second writer behind.
+#[test]
+fn an_open_that_gets_no_thread_ends_those_that_it_has() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = || Options {
+        background_jobs: 2,
+        ..Options::default()
+    };
+    let env: Arc<dyn Env> = Arc::new(PosixEnv::new());
+    let db = Db::open(Arc::clone(&env), dir.path(), options(), None).unwrap();
+    runs(&db, 1);
+    db.close().unwrap();
+    drop(db);
+    let mut refused = 0;
+    for left in 0.. {
+        THREADS_LEFT.set(left);
+        let opened = Db::open(Arc::clone(&env), dir.path(), options(), None);
+        THREADS_LEFT.set(u32::MAX);
+        match opened {
+            Ok(db) => {
+                db.close().unwrap();
+                break;
+            }
+            Err(e) => {
+                assert_eq!(*e.kind(), ErrorKind::Io { os_errno: 11 });
+                refused += 1;
+            }
+        }
+        // Nothing is left of the attempt: the threads share the environment.
+        assert_eq!(Arc::strong_count(&env), 1, "after {left} threads");
+    }
+    assert!(refused >= 7, "{refused}");
+}
+
+/// A table with one row, without columns that matter.
+fn dropped_table(db: &Db) {
+    let schema = TableSchema {
+        version: 2,
+        record_len: 8,
+        null_bytes: 1,
+        columns: Vec::new(),
+        indexes: Vec::new(),
+        primary: None,
+        auto_increment: None,
+        locking: TableLocking::Pessimistic,
+    };
+    let new = NewTable {
+        schema,
+        frm: b"",
+        version: b"",
+        created_micros: 0,
+    };
+    db.catalog().create("d/t", new).unwrap();
+    db.catalog().drop_table("d/t").unwrap();
+}
+
+/// Under steady load a compaction is always due, so the compaction threads do not come to it.
+#[test]
+fn the_deletion_thread_forgets_dropped_indexes() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    dropped_table(&db);
+    assert_eq!(db.catalog().retired().len(), 1);
+    let thread = spawn(&db.work, "firn-delete", BackgroundWork::delete_loop).unwrap();
+    let patience = std::time::Instant::now() + Duration::from_secs(60);
+    while !db.catalog().retired().is_empty() && std::time::Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    db.work.stopping.store(true, Ordering::Release);
+    thread.join().unwrap();
+    assert!(db.catalog().retired().is_empty());
+}
+
+/// Writers wait at the gate for flushes and compactions, not for deletions.
+#[test]
+fn only_work_that_writers_wait_for_fails_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    let work = &db.work;
+    // `stopping` skips the pause after a failure.
+    work.stopping.store(true, Ordering::Release);
+    let error = Error::new(ErrorKind::NoDescriptor, "no file can be opened");
+    work.failed("deleting files", &error);
+    assert!(work.stall.failure().is_none());
+    work.failed_for_writers("flush", &error);
+    assert_eq!(
+        *work.stall.failure().unwrap().kind(),
+        ErrorKind::NoDescriptor
+    );
+}
 
 fn open(dir: &Path) -> Arc<Db> {
     let env: Arc<dyn Env> = Arc::new(PosixEnv::new());

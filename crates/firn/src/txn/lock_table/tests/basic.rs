@@ -1,5 +1,6 @@
 use super::*;
 use crate::base::pause_points::{self, PausePoint};
+use crate::txn::lock_table::lock_request::LockRequest;
 use LockMode::{Exclusive, Shared};
 
 const BRIEF: WaitPolicy = WaitPolicy::Wait { timeout_micros: 1 };
@@ -209,18 +210,21 @@ fn a_lock_that_is_free_at_the_second_attempt_was_waited_for() {
     }
 }
 
+fn request(owner: &Arc<LockOwner>, mode: LockMode) -> Arc<LockRequest> {
+    LockRequest::for_row(owner, &Arc::from(&b"a"[..]), mode, false, WaitReports::All)
+}
+
 /// A report lists about as many blockers as a long queue has requests, not the square of that, and
 /// each request still leads to the holder.
 #[test]
 fn a_report_on_a_long_queue_is_short() {
     use crate::txn::lock_table::lock_queue::LockQueue;
-    use crate::txn::lock_table::lock_request::LockRequest;
     const REQUESTS: u64 = 1000;
     let holder = LockOwner::new(1, 0);
     let mut queue = LockQueue::new(&holder, Exclusive);
     for id in 2..REQUESTS + 2 {
         let mode = if id % 3 == 0 { Shared } else { Exclusive };
-        let waiter = LockRequest::new(&LockOwner::new(id, 0), &Arc::from(&b"a"[..]), mode, false);
+        let waiter = request(&LockOwner::new(id, 0), mode);
         queue.enqueue(&waiter);
     }
     let mut listed = 0;
@@ -251,10 +255,9 @@ fn a_report_on_a_long_queue_is_short() {
 fn a_deadlock_search_does_not_walk_through_queues() {
     use crate::base::work_count::counted;
     use crate::txn::lock_table::lock_queue::LockQueue;
-    use crate::txn::lock_table::lock_request::LockRequest;
     let request = |id, mode| {
         let owner = LockOwner::new(id, 0);
-        LockRequest::new(&owner, &Arc::from(&b"a"[..]), mode, false)
+        request(&owner, mode)
     };
     for held in [Shared, Exclusive] {
         for asked in [Shared, Exclusive] {
@@ -277,4 +280,67 @@ fn a_deadlock_search_does_not_walk_through_queues() {
             assert!(of_front.iter().all(|owner| owner.id() == 1));
         }
     }
+}
+
+/// A host that orders no commits hears of no more waits than it needs, and a wait that begins does
+/// not visit the requests ahead of it.
+#[test]
+fn a_wait_reports_no_more_than_the_host_wants() {
+    use crate::base::work_count::counted;
+    use crate::txn::lock_table::merged_locks::MergedLockRegistry;
+    use crate::txn::lock_table::shard::Shard;
+    let registry = MergedLockRegistry::new();
+    for (reports, visited_max) in [(WaitReports::None, 0), (WaitReports::Nearest, 3)] {
+        let shard = Shard::default();
+        let holder = LockOwner::new(1, 0);
+        shard
+            .attempt(&registry, &holder, b"a", Exclusive)
+            .expect("it is free");
+        for id in 2..10_000 {
+            let owner = LockOwner::new(id, 0);
+            let waiter = shard
+                .attempt_or_enqueue(&registry, &owner, b"a", Exclusive, reports)
+                .expect_err("it waits");
+            let mut reported = Vec::new();
+            let ((), work) =
+                counted(|| shard.for_each_reported(&waiter, |owner| reported.push(owner.id())));
+            assert!(work.waiters <= visited_max, "{reports:?} {id}: {work:?}");
+            match reports {
+                WaitReports::None => assert!(reported.is_empty()),
+                _ if id == 2 => assert_eq!(reported, [1]),
+                _ => assert_eq!(reported, [id - 1, 1]),
+            }
+        }
+    }
+}
+
+/// The nearest conflicting requests are reported, not compatible ones.
+#[test]
+fn each_request_reports_the_nearest_ones_that_it_waits_for() {
+    use crate::txn::lock_table::lock_queue::LockQueue;
+    let mut queue = LockQueue::new(&LockOwner::new(1, 0), Shared);
+    let modes = [(2, Exclusive), (3, Exclusive), (4, Shared), (5, Shared)];
+    let waiters: Vec<_> = modes
+        .into_iter()
+        .chain([(6, Exclusive)])
+        .chain((7..200).map(|id| (id, Shared)))
+        .map(|(id, mode)| request(&LockOwner::new(id, 0), mode))
+        .collect();
+    let mut reported = Vec::new();
+    for waiter in &waiters {
+        queue.enqueue(waiter);
+        let ids = queue.right_ahead(waiter);
+        reported.push(ids.iter().map(|owner| owner.id()).collect::<Vec<_>>());
+    }
+    let first = [
+        vec![1],
+        vec![2, 1],
+        vec![3],
+        vec![3],
+        vec![5, 4, 3, 1],
+        vec![6],
+    ];
+    assert_eq!(reported[..6], first);
+    // Each request that waits is reported with some blocker, however far the conflicting one is.
+    assert!(reported.iter().all(|blockers| !blockers.is_empty()));
 }

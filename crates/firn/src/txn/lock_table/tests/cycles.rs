@@ -156,7 +156,9 @@ impl Play {
                 return None;
             }
             let (shard, registry) = (self.table.shard(&key), &self.table.registry);
-            let Err(waiter) = shard.attempt_or_enqueue(registry, owner, &key, mode) else {
+            let Err(waiter) =
+                shard.attempt_or_enqueue(registry, owner, &key, mode, WaitReports::All)
+            else {
                 panic!("nobody has released it since");
             };
             waiter
@@ -309,7 +311,9 @@ fn a_search_lists_the_holders_of_a_row_once() {
     let wait = |owner: &Arc<LockOwner>, row| {
         let (shard, registry) = (table.shard(&key(row)), &table.registry);
         let mode = LockMode::Exclusive;
-        let Err(waiter) = shard.attempt_or_enqueue(registry, owner, &key(row), mode) else {
+        let Err(waiter) =
+            shard.attempt_or_enqueue(registry, owner, &key(row), mode, WaitReports::All)
+        else {
             panic!("others hold it");
         };
         owner.set_waiting(Some(Arc::clone(&waiter)));
