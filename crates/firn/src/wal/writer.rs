@@ -3,6 +3,7 @@
 mod closed_segments;
 mod group_commit;
 mod growing_group;
+mod large_segment;
 mod log_cut;
 mod sealed_group;
 mod state;
@@ -18,6 +19,7 @@ use crate::base::{Error, ErrorKind, Result};
 use crate::env::{BLOCK, Env};
 use crate::store::DiskReserve;
 pub use closed_segments::ClosedSegment;
+pub use large_segment::RoomAhead;
 pub use log_cut::{SegmentHold, WalCut};
 use parking_lot::{Condvar, Mutex};
 use state::WalState;
@@ -171,6 +173,9 @@ struct Shared {
     durable: AtomicU64,
     /// Held while a segment is prepared. Lock order: before `state`.
     preparing: Mutex<()>,
+    /// Held from the preparation of the room for a large append up to the append. Lock order:
+    /// before the mutexes of the pipeline and of this log.
+    large_turn: Mutex<()>,
     work: Condvar,
     /// Number of [`SegmentHold`]s: while it is not 0, no segment is released. It grows only under
     /// the mutex of `state`.
@@ -203,6 +208,7 @@ impl Wal {
         }
         health.check()?;
         env.create_dir_all(dir)?;
+        segment::remove_asides(env.as_ref(), dir)?;
         let mut old = BTreeMap::new();
         let end = end_of_names(epoch_of(first));
         let ids = segment::list(env.as_ref(), dir)?;
@@ -255,6 +261,7 @@ impl Wal {
             listener,
             durable: AtomicU64::new(0),
             preparing: Mutex::new(()),
+            large_turn: Mutex::new(()),
             work: Condvar::new(),
             held: Arc::default(),
         });
@@ -297,26 +304,6 @@ impl Wal {
         access: FullDiskAccess,
     ) -> Result<Appended> {
         self.shared.append(records, room, access)
-    }
-
-    /// The largest batch of a commit that should go through the log, bytes. A larger one takes more
-    /// than half of a segment: the prepared segment may lack the room, and everyone who waits for a
-    /// sync waits for its write.
-    pub fn batch_bytes_max(&self) -> u64 {
-        match self.shared.opts.discards {
-            true => u64::MAX,
-            false => self.shared.opts.segment_size / 2,
-        }
-    }
-
-    /// Prepares a segment for an append of `bytes` bytes that is larger than
-    /// [`Self::batch_bytes_max`], so that the append itself, whose caller holds a mutex, need not
-    /// create one. There is no promise: others may take the room first. Errors are left to the
-    /// append, which may have other room.
-    pub fn prepare_room(&self, bytes: usize) {
-        if bytes as u64 > self.batch_bytes_max() {
-            self.shared.prepare_room(bytes);
-        }
     }
 
     /// Announces the outcome of a transaction that was prepared in an earlier incarnation. From now
@@ -459,6 +446,9 @@ impl Wal {
         if std::mem::replace(&mut self.shared.state.lock().closed, true) {
             return Ok(());
         }
+        // Wait for a segment that is being prepared: whoever prepares one from now on finds the log
+        // closed. After the close, another incarnation may use the same ids.
+        drop(self.shared.preparing.lock());
         if self.shared.opts.discards {
             return Ok(());
         }
@@ -516,14 +506,8 @@ impl Shared {
         // Whether the records may stay in the buffer in memory if the log has no segment.
         let mut buffered = false;
         loop {
-            self.segments.health.check()?;
             let mut state = self.state.lock();
-            if state.failed {
-                return Err(self.unknown_outcome());
-            }
-            if state.closed {
-                return Err(Error::new(ErrorKind::ShutDown, "the log is closed"));
-            }
+            self.check_open(&state)?;
             if state.open.len() >= self.opts.buffer_max.clamp(GROUP_HEADER + 1, MAX_APPEND) {
                 self.flush_open(state)?;
                 continue;
@@ -586,19 +570,16 @@ impl Shared {
         }
     }
 
-    fn prepare_room(&self, bytes: usize) {
-        let room = {
-            let state = self.state.lock();
-            // Leave half a segment to records of others that come first.
-            let group_len = state.group_len(bytes) + self.opts.segment_size as usize / 2;
-            let room = group_len as u64 + outcome_room(state.outcomes + 1);
-            if state.fits(room as usize) {
-                return;
-            }
-            room
-        };
-        // Ignore an error: the append tries again, and may take the disk reserve.
-        let _ = self.prepare_next(room, FullDiskAccess::Ordinary);
+    /// Fails if the log was closed or has failed.
+    fn check_open(&self, state: &WalState) -> Result<()> {
+        self.segments.health.check()?;
+        if state.failed {
+            return Err(self.unknown_outcome());
+        }
+        match state.closed {
+            true => Err(Error::new(ErrorKind::ShutDown, "the log is closed")),
+            false => Ok(()),
+        }
     }
 
     /// Counts the records and drops them, in a log that is never replayed. Their position is
@@ -636,24 +617,38 @@ impl Shared {
         let _preparing = self.preparing.lock();
         let (id, durable, room, given) = {
             let mut state = self.state.lock();
+            // The close itself may need a segment, for outcomes that wait in the buffer.
+            if access == FullDiskAccess::Ordinary || !state.closed {
+                self.check_open(&state)?;
+            }
             let room = match for_outcomes {
                 true => room.max(outcome_room(state.outcomes)),
                 false => room,
             };
-            if let Some(next) = &state.next
-                && has_room(next, room, access)
-            {
-                return Ok(Arc::clone(next));
+            if let Some(prepared) = state.prepared(room, access) {
+                return Ok(Arc::clone(prepared));
             }
-            // A next segment was prepared, but it is too small for `room`. It has no group yet, so
-            // a larger one is prepared in its place, with the same id. There is one exception: the
-            // room that the log keeps for the outcomes of prepared transactions may lie in that
-            // segment, because the current one has none left. Then that segment becomes the current
-            // one now, and the larger one is prepared to follow it.
-            state.use_kept_room();
-            let given = state.next.take().filter(|next| next.reserve);
-            (state.segment.id + 1, state.wants_durable, room, given)
+            match &state.next {
+                // The next segment is too small for `room`. Prepare a larger one to follow it: if
+                // there is no room or no descriptor for that, smaller groups still have the next.
+                Some(next) if !next.reserve => {
+                    let id = next.id + 1;
+                    state.large = None;
+                    (id, state.wants_durable, room, None)
+                }
+                // A segment that is made of the disk reserve does not serve, and has no group yet.
+                // So another one is prepared in its place, with the same id. There is one
+                // exception: the room that the log keeps for the outcomes of prepared transactions
+                // may lie in that segment, because the current one has none left. Then that segment
+                // becomes the current one now, and the other one is prepared to follow it.
+                _ => {
+                    state.use_kept_room();
+                    let given = state.next.take().filter(|next| next.reserve);
+                    (state.segment.id + 1, state.wants_durable, room, given)
+                }
+            }
         };
+        let is_usual = FIRST_GROUP + room <= self.opts.segment_size;
         if let Some(given) = given {
             self.segments.give_back(given.id, given.size)?;
         }
@@ -677,7 +672,10 @@ impl Shared {
             Some(kept) => kept,
             None => {
                 let prepared = self.segments.prepare(id, room, durable);
-                self.segments.health.note(FullDisk::Log, &prepared);
+                // A disk without room for a larger segment may have room for one of the usual size.
+                if is_usual || prepared.is_ok() {
+                    self.segments.health.note(FullDisk::Log, &prepared);
+                }
                 match prepared {
                     Err(full) if exits && *full.kind() == ErrorKind::NoSpace => {
                         in_reserve()?.ok_or(full)?
@@ -686,7 +684,7 @@ impl Shared {
                 }
             }
         };
-        self.state.lock().next = Some(Arc::clone(&next));
+        self.state.lock().place(&next);
         Ok(next)
     }
 

@@ -197,13 +197,14 @@ impl Pipeline {
         self.stall.settle(charge, bytes);
     }
 
-    /// A commit whose batch would have more bytes should be a run of files. Other commits wait
-    /// while the log makes room for a larger batch, and while its entries are inserted.
+    /// A commit whose batch would have more bytes should be a run of files. Smaller runs would fill
+    /// L0 with runs that are much smaller than memtables.
     pub fn batch_bytes_max(&self) -> u64 {
+        let half_memtable = self.mutable.freeze_at() / 2;
         match self.health.is_full(None) {
             // A batch may go into the log's disk reserve.
             true => u64::MAX,
-            false => self.wal.batch_bytes_max(),
+            false => self.wal.usual_append_max().max(half_memtable),
         }
     }
 

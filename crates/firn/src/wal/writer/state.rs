@@ -45,6 +45,10 @@ pub(super) struct WalState {
     pub growth_generation: u64,
     /// The next segment, if it is already prepared.
     pub next: Option<Arc<Segment>>,
+    /// The segment after `next`, of more than the usual size: for a group that does not fit `next`.
+    /// It exists only beside a `next` that is not made of the disk reserve. Otherwise `next` could
+    /// be given back to the reserve, and the log would lack a segment before this one.
+    pub large: Option<Arc<Segment>>,
     /// Number of prepared transactions whose outcome is not in the log yet.
     pub outcomes: u64,
     /// Id of the segment that the background thread has been asked to prepare.
@@ -95,6 +99,7 @@ impl WalState {
             tail: None,
             growth_generation: 0,
             next: None,
+            large: None,
             outcomes: 0,
             next_wanted: 0,
             ask_again: false,
@@ -145,9 +150,43 @@ impl WalState {
             return true;
         }
         let room = group_len as u64 + kept;
-        let next = self.next.as_ref();
-        let ready = next.is_some_and(|next| has_room(next, room, access));
-        ready && (stays && self.fits(group_len + left) || self.rotate(group_len))
+        self.steps_to(room, access).is_some()
+            && (stays && self.fits(group_len + left) || self.advance(room, access))
+    }
+
+    /// Whether an ordinary group of `room` bytes finds its room in the current segment or in a
+    /// prepared one.
+    pub(super) fn has_ready(&self, room: u64) -> bool {
+        let access = FullDiskAccess::Ordinary;
+        takes(&self.segment, access) && self.fits(room as usize)
+            || self.steps_to(room, access).is_some()
+    }
+
+    /// The prepared segment to which the log would go for groups of `room` bytes.
+    pub(super) fn prepared(&self, room: u64, access: FullDiskAccess) -> Option<&Arc<Segment>> {
+        match self.steps_to(room, access)? {
+            1 => self.next.as_ref(),
+            _ => self.large.as_ref(),
+        }
+    }
+
+    /// By how many segments the log must move on to have `room` bytes for groups: 1 or 2. `None` if
+    /// no prepared segment has that room.
+    fn steps_to(&self, room: u64, access: FullDiskAccess) -> Option<usize> {
+        let has_room = |segment: &Arc<Segment>| has_room(segment, room, access);
+        match &self.next {
+            None => None,
+            Some(next) if has_room(next) => Some(1),
+            Some(_) => self.large.as_ref().filter(|s| has_room(s)).map(|_| 2),
+        }
+    }
+
+    /// Makes the first prepared segment that has `room` bytes for groups the current one. If that
+    /// is the one after the next, the next one stays empty. Returns whether there is one.
+    fn advance(&mut self, room: u64, access: FullDiskAccess) -> bool {
+        let steps = self.steps_to(room, access);
+        (0..steps.unwrap_or(0)).for_each(|_| self.enter_next());
+        steps.is_some()
     }
 
     /// Moves the open group to the next segment, if the room for the expected outcomes is in that
@@ -176,13 +215,17 @@ impl WalState {
         self.offset > FIRST_GROUP || !self.open.is_empty()
     }
 
-    /// Makes the prepared next segment the current one, if it has room for an open group of
-    /// `group_len` bytes. Returns whether it did.
+    /// Moves the log to a prepared segment that has room for an open group of `group_len` bytes.
+    /// Returns whether there is one.
     pub(super) fn rotate(&mut self, group_len: usize) -> bool {
-        let has_room = |s: &mut Arc<Segment>| s.size >= FIRST_GROUP + group_len as u64;
-        let Some(next) = self.next.take_if(has_room) else {
-            return false;
+        self.advance(group_len as u64, FullDiskAccess::Exits)
+    }
+
+    fn enter_next(&mut self) {
+        let Some(next) = self.next.take() else {
+            return;
         };
+        self.next = self.large.take();
         if self.offset > FIRST_GROUP {
             self.previous_segment = self.segment.id;
         }
@@ -193,7 +236,16 @@ impl WalState {
         self.segment = next;
         self.offset = FIRST_GROUP;
         self.segment_first = self.last_group + 1;
-        true
+    }
+
+    /// Notes a segment that was prepared to follow the current one or the next one.
+    pub(super) fn place(&mut self, segment: &Arc<Segment>) {
+        let segment = Arc::clone(segment);
+        match segment.id == self.segment.id + 1 {
+            true => self.next = Some(segment),
+            false => self.large = Some(segment),
+        }
+        debug_assert!(self.large.is_none() || self.next.as_ref().is_some_and(|n| !n.reserve));
     }
 
     /// Returns the buffer of the open group, to which the caller appends `records` records. In a

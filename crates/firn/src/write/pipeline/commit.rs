@@ -28,6 +28,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// Upper bound of the bytes of one counter's record.
+pub(super) const COUNTER_BYTES_MAX: usize = 64;
+
+/// Upper bound of the bytes of a commit's seqno, lengths and clock record.
+pub(super) const OTHER_BYTES_MAX: usize = 256;
+
 /// The record that a commit writes to the log.
 #[derive(Debug, Clone, Copy)]
 pub enum CommitRecord<'a> {
@@ -56,6 +62,16 @@ impl CommitRecord<'_> {
         match self {
             Self::Batch | Self::SchemaChange(_) | Self::Retirement(_) => OutcomeRoom::Leave,
             Self::Prepared { .. } => OutcomeRoom::Use,
+        }
+    }
+
+    /// Upper bound of the bytes that a commit logs besides its batch and its counters.
+    fn other_bytes_max(&self) -> usize {
+        match self {
+            Self::SchemaChange(description) | Self::Retirement(description) => {
+                OTHER_BYTES_MAX + description.len()
+            }
+            Self::Batch | Self::Prepared { .. } => OTHER_BYTES_MAX,
         }
     }
 
@@ -91,12 +107,14 @@ impl Pipeline {
         batch: &Batch,
         counters: &[(u64, CounterValue)],
     ) -> Result<Committed> {
-        if !matches!(what, CommitRecord::Prepared { .. }) {
-            self.check_entries(batch)?;
-        }
-        if !matches!(what, CommitRecord::Prepared { .. }) {
-            self.wal.prepare_room(batch.as_bytes().len());
-        }
+        let room_ahead = match what {
+            CommitRecord::Prepared { .. } => None,
+            _ => {
+                self.check_entries(batch)?;
+                let bytes = batch.as_bytes().len() + counters.len() * COUNTER_BYTES_MAX;
+                Some(self.wal.prepare_room(bytes + what.other_bytes_max()))
+            }
+        };
         let mut unfinished = CommitGuard::new(self);
         let mut state = self.state.lock();
         self.health.check()?;
@@ -123,6 +141,7 @@ impl Pipeline {
         });
         let access = || what.access(|| batch.only_deletes());
         let appended = self.append(&records, what.room(), access)?;
+        drop(room_ahead);
         unfinished.appended(appended.lsn);
         if let CommitRecord::Prepared { prepared, .. } = what {
             // Pass the pin of the prepare record's segment to the memtable while the mutex is held,
@@ -248,7 +267,8 @@ impl Pipeline {
             }
         }
         let before = Arc::clone(&state.active);
-        let stays = before.entries() > 0 || !state.queue.is_empty();
+        // Commits that only count in the queue, such as other runs, need no memtable.
+        let stays = before.entries() > 0 || !before.is_quiescent();
         let mut last_lsn = appended.lsn;
         if !stays {
             // The empty memtable is dropped, so the run takes over the log segments that the
