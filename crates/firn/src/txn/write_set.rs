@@ -18,13 +18,14 @@ pub use spill_merge::SealedWriteSet;
 use crate::base::key::{SEQNO_MAX, UNCOMMITTED_BIT, index_prefix};
 use crate::base::memory_tracker::{MemoryCharge, MemoryTracker};
 use crate::base::value::{ENTRY_BYTES_MAX, check_entry};
-use crate::base::{ErrorKind, FailureClass, IndexId, InternalKey, Kind, Result, Seqno, Value};
+use crate::base::{ErrorKind, IndexId, InternalKey, Kind, Result, Seqno, Value};
 use crate::ingest::{NewFiles, RunFactory};
 use frozen_memory::FrozenMemory;
 use largest_keys::LargestKeys;
 use memory::{InMemoryWrites, version_bytes};
 use parking_lot::{Mutex, MutexGuard};
 use spill::write_newest;
+use spill_merge::heed;
 use spilled_runs::{Bounds, SpilledRun, SpilledRuns};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -129,7 +130,7 @@ impl WriteSet {
     }
 
     /// Makes `flag` the interrupt flag. Once it is true, merges of spilled runs, in a write or in
-    /// [`Self::seal`], end with `Interrupted`.
+    /// [`Self::seal`], end with `Interrupted`, and so does [`SharedWriteSet::write_if_large`].
     pub fn heed(&mut self, flag: Arc<AtomicBool>) {
         self.interrupted = flag;
     }
@@ -489,14 +490,16 @@ impl SharedWriteSet {
     /// The set must not have spilled; [`WriteSet::seal`] is for sets that have.
     ///
     /// # Errors
-    /// Those of the files, except `NoSpace` and `NoDescriptor`.
+    /// Those of the files, except `NoSpace` and `NoDescriptor`. `Interrupted` if the flag of
+    /// [`WriteSet::heed`] is set.
     pub fn write_if_large(&self, batch_bytes_max: u64) -> Result<Option<NewFiles>> {
-        let (ingest, memory) = {
+        let (ingest, memory, interrupted) = {
             let set = self.lock();
             debug_assert!(!set.has_spilled());
             match &set.ingest {
                 Some(ingest) if set.batch_bytes() as u64 > batch_bytes_max => {
-                    (Arc::clone(ingest), Arc::clone(&set.memory))
+                    let interrupted = Arc::clone(&set.interrupted);
+                    (Arc::clone(ingest), Arc::clone(&set.memory), interrupted)
                 }
                 _ => return Ok(None),
             }
@@ -505,9 +508,18 @@ impl SharedWriteSet {
         if memory.newest_batch_bytes() <= batch_bytes_max {
             return Ok(None);
         }
-        let written = write_newest(&ingest, &memory).and_then(|files| files.sync().map(|()| files));
+        let written = write_newest(&ingest, &memory, &interrupted).and_then(|files| {
+            heed(&interrupted)?;
+            files.sync().map(|()| files)
+        });
         match written {
-            Err(error) if error.class() != FailureClass::Poison => Ok(None),
+            Err(error) if *error.kind() == ErrorKind::NoSpace => {
+                // The files that were finished are obsolete now. Delete them at once, and all other
+                // obsolete files: they take the room that the log needs for the batch.
+                let _ = ingest.versions().delete_obsolete();
+                Ok(None)
+            }
+            Err(error) if *error.kind() == ErrorKind::NoDescriptor => Ok(None),
             written => written.map(Some),
         }
     }

@@ -10,19 +10,56 @@
 //!
 //! Invariants
 //! - Locks are held until the commit is visible: a waiter that gets a lock finds the new row.
-//! - Files of a spilled write set belong to the log as soon as a record may name them. After a
-//!   failure of the log such a record may have survived, so the files stay. After any other failure
-//!   the files still belong to the write set.
+//! - Files of a write set belong to the log as soon as a record may name them. After a failure of
+//!   the log, or a panic, such a record may have survived, so the files stay. After any other
+//!   failure those of a spilled write set still belong to it, and those of a large one are removed.
 //! - A prepared transaction never loses its changes: if its rollback cannot be logged, the next
 //!   open of the database finds the transaction prepared.
 
 use super::*;
 use crate::txn::commit_wait::CommitWait;
+use crate::txn::write_set::SealedWriteSet;
+use crate::version::FileMeta;
+use parking_lot::MutexGuard;
 
 /// A commit allocates at most this many bytes at once for its batch; a larger batch grows by
 /// doubling. The expected size may be far too large: it counts every version of a key, and the
 /// batch has only one.
 const BATCH_ROOM_MAX: usize = 64 << 10;
+
+/// The sealed writes of a transaction while the record that names their files is appended. If the
+/// append panics, the record may be in the log, so the files stay.
+struct SealedWrites<'a> {
+    writes: MutexGuard<'a, WriteSet>,
+    sealed: Option<SealedWriteSet>,
+}
+
+impl<'a> SealedWrites<'a> {
+    fn of(writes: &'a SharedWriteSet) -> Result<Self> {
+        let mut writes = writes.lock();
+        let sealed = Some(writes.seal()?);
+        Ok(Self { writes, sealed })
+    }
+
+    fn files(&self) -> &[FileMeta] {
+        self.sealed.as_ref().map_or(&[], SealedWriteSet::files)
+    }
+
+    /// Leaves the files to the log.
+    fn release(&mut self) {
+        if let Some(sealed) = self.sealed.take() {
+            self.writes.release(sealed);
+        }
+    }
+}
+
+impl Drop for SealedWrites<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.release();
+        }
+    }
+}
 
 impl Transaction {
     /// Commits: makes the changes visible, releases the locks, and waits until the commit is as
@@ -31,7 +68,7 @@ impl Transaction {
     /// # Errors
     /// `Poisoned` and `ShutDown`: the log failed, and the outcome may be unknown until the database
     /// is reopened. After all other errors nothing is committed: `NoSpace`; `TooLarge`; `Io` or
-    /// `Corruption` of spilled files or blobs; `Interrupted` while spilled runs are merged or keys
+    /// `Corruption` of spilled files or blobs; `Interrupted` while files are written or keys
     /// validated; `Unsupported` for a log record over 1 GiB, or if no seqno is left; `Deadlock` if
     /// another transaction was first in an optimistic table: this one must roll back.
     pub fn commit(&mut self) -> Result<()> {
@@ -163,10 +200,13 @@ impl Transaction {
         }
         let batch_bytes_max = self.cx.pipeline.batch_bytes_max();
         if let Some(files) = self.writes.write_if_large(batch_bytes_max)? {
-            let changes = Arc::new(Changes::Run(files.files().to_vec()));
+            // From here on a panic leaves the files, because the record may be in the log.
+            let changes = Arc::new(Changes::Run(files.keep()));
             let logged = log(&self.cx, &changes, &self.counters);
-            if self.log_may_name_files(&logged) {
-                files.keep();
+            if !self.log_may_name_files(&logged) {
+                let files = changes.files().iter();
+                let files: Vec<_> = files.map(|file| (file.file_id, file.size)).collect();
+                self.cx.ingest.versions().give_up(&files);
             }
             return Ok((logged?, changes));
         }
@@ -184,8 +224,7 @@ impl Transaction {
         &self,
         log: impl FnOnce(&TransactionContext, &Arc<Changes>, &[(u64, CounterValue)]) -> Result<T>,
     ) -> Result<(T, Arc<Changes>)> {
-        let mut writes = self.writes.lock();
-        let sealed = writes.seal()?;
+        let mut sealed = SealedWrites::of(&self.writes)?;
         // If all spilled writes were rolled back, the sealed write set has no file: log an empty
         // batch.
         let changes = match sealed.files() {
@@ -195,7 +234,7 @@ impl Transaction {
         let changes = Arc::new(changes);
         let logged = log(&self.cx, &changes, &self.counters);
         if self.log_may_name_files(&logged) {
-            writes.release(sealed);
+            sealed.release();
         }
         Ok((logged?, changes))
     }

@@ -1,6 +1,7 @@
 //! Writes the memory of a write set as a run: for a spill, or for a commit.
 
 use super::memory::{InMemoryWrites, OwnVersions};
+use super::spill_merge::heed;
 use super::spilled_runs::SpilledRuns;
 use crate::base::key::index_id_of;
 use crate::base::{IndexId, Result};
@@ -8,6 +9,7 @@ use crate::ingest::{NewFiles, RunFactory, RunWriter};
 use crate::sst::Density;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// The entries of one index in a spill are written densely only if they have at least this many
 /// bytes before compression.
@@ -72,13 +74,19 @@ pub(super) fn spill(
 }
 
 /// Writes the newest version of each key in `memory` as a run, for a commit. The contents of the
-/// files are synced; [`NewFiles::sync`] syncs their names.
-pub(super) fn write_newest(ingest: &Arc<RunFactory>, memory: &InMemoryWrites) -> Result<NewFiles> {
+/// files are synced; [`NewFiles::sync`] syncs their names. Ends with `Interrupted` once the flag is
+/// set.
+pub(super) fn write_newest(
+    ingest: &Arc<RunFactory>,
+    memory: &InMemoryWrites,
+    interrupted: &AtomicBool,
+) -> Result<NewFiles> {
     let plan = SpillPlan {
         parts: parts(ingest, memory, None),
     };
     let writer = |density, expected| ingest.writer(density, expected);
     let write = |writer: &mut RunWriter, versions: OwnVersions<'_>| {
+        heed(interrupted)?;
         let newest = versions.newest();
         writer.add(newest.key, newest.kind, newest.value)
     };

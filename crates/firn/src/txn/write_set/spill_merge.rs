@@ -114,7 +114,7 @@ fn stays(
 }
 
 /// Fails with `Interrupted` if the flag is set.
-fn heed(interrupted: &AtomicBool) -> Result<()> {
+pub(super) fn heed(interrupted: &AtomicBool) -> Result<()> {
     match interrupted.load(Ordering::Relaxed) {
         true => Err(Error::new(
             ErrorKind::Interrupted,
