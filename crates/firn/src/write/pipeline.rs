@@ -100,7 +100,7 @@ struct PipelineState {
     /// End of the binary log before the last change of the catalog, if the server reported it. The
     /// log archive records it.
     schema_change_position: Option<OwnedBinlogPosition>,
-    /// Commits of batches, and their bytes.
+    /// Commits, and the bytes for which the stall gate charges them.
     totals: CommitTotals,
     /// The wall-clock time that the log recorded last, in steps of `CLOCK_STEP_US`.
     clock: u64,
@@ -208,7 +208,7 @@ impl Pipeline {
         }
     }
 
-    /// Commits of batches so far.
+    /// Commits so far, and the bytes for which the stall gate charged them.
     pub fn commit_totals(&self) -> CommitTotals {
         self.state.lock().totals
     }

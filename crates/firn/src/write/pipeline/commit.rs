@@ -21,8 +21,7 @@ use crate::base::{CounterValue, Error, ErrorKind, InternalKey, Result, Seqno};
 use crate::store::FileKind;
 use crate::version::{FileMeta, FileSource, Flushable, IngestedRun};
 use crate::wal::{Appended, BinlogPosition, FullDiskAccess, Lsn, OutcomeRoom, Record};
-use crate::write::changes::run_charge;
-use crate::write::{Batch, Changes};
+use crate::write::{Batch, Changes, RunCharge};
 use parking_lot::{Condvar, MutexGuard};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -231,6 +230,7 @@ impl Pipeline {
         if !matches!(what, CommitRecord::Prepared { .. }) {
             source.store().keep(FileKind::Sst, &ids)?;
         }
+        let charge = RunCharge::of(files.iter()).bytes;
         let metas = files.to_vec();
         let mut unfinished = CommitGuard::new(self);
         let mut state = self.state.lock();
@@ -285,12 +285,14 @@ impl Pipeline {
         state.last_seqno = seqno;
         state.queue.push_back(QueuedCommit::default());
         self.note_undurable(&mut state, appended.lsn, seqno);
+        state.totals.commits += 1;
+        state.totals.bytes += charge;
         drop(appending);
         drop(state);
         pause_points::at(PausePoint::Sequenced);
         self.publish(seqno);
         unfinished.ends();
-        self.stall.committed(run_charge(files));
+        self.stall.committed(charge);
         Ok(Committed {
             seqno,
             lsn: appended.lsn,
