@@ -376,17 +376,18 @@ def test_xa(own_server: Make, end: str, crash: bool) -> None:
 
 @pytest.mark.parametrize("binlog", [False, True], ids=["plain", "binlog"])
 @pytest.mark.parametrize("crash", [False, True], ids=["restarted", "killed"])
-def test_a_commit_of_more_than_half_a_log_segment(
+def test_a_commit_of_more_than_half_a_memtable(
     own_server: Make, crash: bool, binlog: bool
 ) -> None:
     """The transactions fit in memory, and their commits write files.
 
-    The log segments have their minimum, 4 MiB.
+    Memtables and log segments have 4 MiB, the minimum of segments.
     """
     server = _start(
         own_server,
         "--loose-firn-txn-memory-limit=67108864",
         "--loose-firn-wal-segment-size=4194304",
+        "--loose-firn-memtable-size=4194304",
         *(BINLOG if binlog else []),
     )
     session = server.connect("d")

@@ -632,9 +632,7 @@ impl Shared {
                 // The next segment is too small for `room`. Prepare a larger one to follow it: if
                 // there is no room or no descriptor for that, smaller groups still have the next.
                 Some(next) if !next.reserve => {
-                    let id = next.id + 1;
-                    state.large = None;
-                    (id, state.wants_durable, room, None)
+                    (state.id_behind_next(), state.wants_durable, room, None)
                 }
                 // A segment that is made of the disk reserve does not serve, and has no group yet.
                 // So another one is prepared in its place, with the same id. There is one

@@ -94,10 +94,7 @@ impl Shared {
                 self.segments.remove_aside();
                 return open;
             }
-            let before = state.next.as_ref().unwrap_or(&state.segment).id;
-            // An earlier large segment is replaced: it was too small for this append.
-            state.large = None;
-            before + 1
+            state.id_behind_next()
         };
         let segment = self.segments.begin_aside(id, size, file)?;
         self.state.lock().place(&segment);

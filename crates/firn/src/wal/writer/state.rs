@@ -238,6 +238,18 @@ impl WalState {
         self.segment_first = self.last_group + 1;
     }
 
+    /// The id for a new segment behind the next one. If there is one already, the log moves on, so
+    /// that nothing prepared is lost: the room for expected outcomes may lie in it.
+    pub(super) fn id_behind_next(&mut self) -> SegmentId {
+        if self.large.is_some() {
+            let open = self.group_len(0);
+            self.rotate(open);
+        }
+        // An open group that fits neither of the two keeps the log where it is.
+        self.large = None;
+        self.next.as_ref().unwrap_or(&self.segment).id + 1
+    }
+
     /// Notes a segment that was prepared to follow the current one or the next one.
     pub(super) fn place(&mut self, segment: &Arc<Segment>) {
         let segment = Arc::clone(segment);

@@ -6,7 +6,7 @@ use crate::base::key::Kind;
 use crate::base::pause_points::{self, PausePoint};
 use crate::base::{ErrorKind, Value};
 use crate::env::fault::{CallClass, Errno, Fault};
-use crate::env::{FaultEnv, MemEnv};
+use crate::env::{Env, FaultEnv, MemEnv};
 use crate::wal::{LogEnd, WalOptions};
 use crate::write::Batch;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -220,10 +220,11 @@ fn a_panic_in_the_log_lets_no_other_commit_take_the_seqno() {
     assert_eq!(last, acknowledged, "all before it were acknowledged");
 }
 
-/// Appends to the log a prepare record of more than a segment, or commits such a batch, while no
-/// segment can be created: others go on.
+/// Appends to the log a prepare record of more than a segment, or commits such a batch, while the
+/// file for its segment cannot be created: others go on, also those that need new segments.
 #[test]
 fn the_segment_of_a_large_batch_is_created_without_the_mutex() {
+    const SMALL: u64 = 40;
     for prepares in [false, true] {
         let Fixture { env, pipeline, .. } = fixture();
         commit(&pipeline, b"first").unwrap();
@@ -232,8 +233,7 @@ fn the_segment_of_a_large_batch_is_created_without_the_mutex() {
             large.add(&[1, n], Kind::Put, Value::whole(&[n; 3000]));
         }
         assert!(large.as_bytes().len() > 4 * 16 * 4096);
-        let segments: Vec<_> = (2..9).map(|id| format!("/db/{id:06}.wal")).collect();
-        segments.iter().for_each(|path| env.hang(Path::new(path)));
+        env.hang(Path::new("/db/000001.wal.tmp"));
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| match prepares {
                 false => drop(pipeline.commit(CommitRecord::Batch, &large, &[]).unwrap()),
@@ -243,17 +243,47 @@ fn the_segment_of_a_large_batch_is_created_without_the_mutex() {
                 }
             });
             while env.hanging() == 0 {
+                assert!(!waits.is_finished(), "it has created no file");
                 std::thread::yield_now();
             }
-            for _ in 0..5 {
+            // A segment has room for fifteen of them.
+            for _ in 0..SMALL {
                 commit(&pipeline, b"small").unwrap();
             }
             assert!(!waits.is_finished());
             env.clear();
         });
-        assert_eq!(visible(&pipeline), 6 + u64::from(!prepares));
-        assert_eq!(pipeline.wal.current_segment(), 2);
+        assert_eq!(visible(&pipeline), 1 + SMALL + u64::from(!prepares));
+        assert_eq!(pipeline.wal.current_segment(), 4);
     }
+}
+
+/// Two large batches at a time: each finds the room that was prepared for it.
+#[test]
+fn large_batches_take_turns_from_their_room_to_their_append() {
+    let Fixture { env, pipeline, .. } = fixture();
+    let mut large = Batch::new();
+    for n in 0..100u8 {
+        large.add(&[1, n], Kind::Put, Value::whole(&[n; 3000]));
+    }
+    let state = pipeline.state.lock();
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| pipeline.commit(CommitRecord::Batch, &large, &[]).unwrap());
+        }
+        // The first one has its room and waits for the mutex of the pipeline. It holds the turn.
+        while env.exists(Path::new("/db/000003.wal")).ok() != Some(true) {
+            std::thread::yield_now();
+        }
+        for _ in 0..1000 {
+            std::thread::yield_now();
+            assert!(!env.exists(Path::new("/db/000004.wal")).unwrap());
+        }
+        drop(state);
+    });
+    assert_eq!(visible(&pipeline), 2);
+    // Segment 2 stays empty, and 4 is the next one while 5 is made for the second batch.
+    assert_eq!(pipeline.wal.current_segment(), 5);
 }
 
 /// A commit that is published wakes its own thread: not those behind it that are not published yet.
