@@ -143,7 +143,7 @@ pub struct WalStats {
 /// - A segment is used only when its header, its size and its name are durable. `append` makes sure
 ///   that there is room, so on a full disk a commit fails before it has a position in the log.
 /// - After a failed write or sync nothing is written to the log any more.
-/// - The current segment, or else the prepared next one, has room for the outcome of each prepared
+/// - The current segment, or else a prepared one, has room for the outcome of each prepared
 ///   transaction: a commit that is already in the binary log must not fail for lack of space.
 ///
 /// # Steps of a durable commit
@@ -344,7 +344,7 @@ impl Wal {
     /// again at that moment. Does nothing on a full disk: [`Self::retry_next_segment`] is for that.
     pub fn ask_for_next_segment(&self) {
         let mut state = self.shared.state.lock();
-        let missing = state.next.is_none() && state.next_wanted > state.segment.id;
+        let missing = state.ready.is_empty() && state.next_wanted > state.segment.id;
         if missing && !self.shared.segments.health.is_full(Some(FullDisk::Log)) {
             state.ask_again = true;
             self.shared.work.notify_one();
@@ -446,8 +446,8 @@ impl Wal {
         if std::mem::replace(&mut self.shared.state.lock().closed, true) {
             return Ok(());
         }
-        // Wait for a segment that is being prepared: whoever prepares one from now on finds the log
-        // closed. After the close, another incarnation may use the same ids.
+        // Wait for a segment that is being prepared. From now on nobody prepares one, because the
+        // log is closed: another incarnation may use the same ids.
         drop(self.shared.preparing.lock());
         if self.shared.opts.discards {
             return Ok(());
@@ -600,8 +600,8 @@ impl Shared {
         })
     }
 
-    /// Prepares the segment after the current one with `room` bytes for a group, unless it is
-    /// already prepared.
+    /// Prepares a segment behind the current one with `room` bytes for a group, unless there is one
+    /// already.
     fn prepare_next(&self, room: u64, access: FullDiskAccess) -> Result<Arc<Segment>> {
         self.prepare(room, access, true)
     }
@@ -628,23 +628,18 @@ impl Shared {
             if let Some(prepared) = state.prepared(room, access) {
                 return Ok(Arc::clone(prepared));
             }
-            match &state.next {
-                // The next segment is too small for `room`. Prepare a larger one to follow it: if
-                // there is no room or no descriptor for that, smaller groups still have the next.
-                Some(next) if !next.reserve => {
-                    (state.id_behind_next(), state.wants_durable, room, None)
-                }
-                // A segment that is made of the disk reserve does not serve, and has no group yet.
-                // So another one is prepared in its place, with the same id. There is one
-                // exception: the room that the log keeps for the outcomes of prepared transactions
-                // may lie in that segment, because the current one has none left. Then that segment
-                // becomes the current one now, and the other one is prepared to follow it.
-                _ => {
-                    state.use_kept_room();
-                    let given = state.next.take().filter(|next| next.reserve);
-                    (state.segment.id + 1, state.wants_durable, room, given)
-                }
+            // The prepared segments are too small for `room`, so a larger one is prepared behind
+            // them: if there is no room or no descriptor for it, smaller groups still have them.
+            // But a segment that is made of the disk reserve and has no group yet is given back,
+            // and another one is prepared in its place, with the same id. There is one exception:
+            // the room that the log keeps for the outcomes of prepared transactions may lie in that
+            // segment, because the current one has none left. Then that segment becomes the current
+            // one now, and the other one is prepared to follow it.
+            if state.ready.iter().all(|next| next.reserve) {
+                state.use_kept_room();
             }
+            let given = state.take_reserve();
+            (state.id_behind(), state.wants_durable, room, given)
         };
         let is_usual = FIRST_GROUP + room <= self.opts.segment_size;
         if let Some(given) = given {

@@ -6,8 +6,8 @@
 //!
 //! The next segment of the usual size stays as it is meanwhile, and small appends go on in it and
 //! in those after it. So the id of the large segment is not known before its file is ready: the
-//! file is created under a temporary name, and gets its id, its header and its name at the end, to
-//! follow the next segment. If the file cannot be created, nothing has changed.
+//! file is created under a temporary name, and gets its id, its header and its name at the end,
+//! behind the prepared segments. If the file cannot be created, nothing has changed.
 //!
 //! Worked example: the log is in segment 4, and 5 is prepared. While a file of 40 MiB is created,
 //! small appends fill 4, 5 and a part of 6, and 7 is prepared. The file becomes segment 8. The
@@ -70,32 +70,25 @@ impl Shared {
     }
 
     /// The room that an append of `bytes` bytes asks for, and whether commits wait for the device;
-    /// `None` if a segment for it is ready. On a full disk, and in a segment that is made of the
-    /// disk reserve, the append itself finds what room there is.
+    /// `None` if a segment for it is ready. On a full disk the append itself finds what room there
+    /// is.
     fn missing_room(&self, bytes: usize) -> Result<Option<(u64, bool)>> {
         let state = self.state.lock();
         self.check_open(&state)?;
-        let is_full = self.segments.health.is_full(Some(FullDisk::Log))
-            || state.segment.is_none()
-            || state.next.as_ref().is_some_and(|next| next.reserve);
+        let is_full = self.segments.health.is_full(Some(FullDisk::Log)) || state.segment.is_none();
         let room = state.group_len(bytes) as u64 + outcome_room(state.outcomes + 1);
         let missing = !is_full && !state.has_ready(room);
         Ok(missing.then_some((room, state.wants_durable)))
     }
 
-    /// Makes a file of `size` bytes, which was created aside, the segment after the next one.
+    /// Makes a file of `size` bytes, which was created aside, the segment behind those prepared.
     fn place_large(&self, size: u64, file: Arc<dyn LogFile>) -> Result<()> {
         let _preparing = self.preparing.lock();
         let id = {
-            let mut state = self.state.lock();
-            let open = self.check_open(&state);
-            if open.is_err() || state.next.as_ref().is_some_and(|next| next.reserve) {
-                drop(state);
-                self.segments.remove_aside();
-                return open;
-            }
-            state.id_behind_next()
+            let state = self.state.lock();
+            self.check_open(&state).map(|()| state.id_behind())
         };
+        let id = id.inspect_err(|_| self.segments.remove_aside())?;
         let segment = self.segments.begin_aside(id, size, file)?;
         self.state.lock().place(&segment);
         Ok(())

@@ -8,7 +8,7 @@ use super::super::{GroupNumber, LogEnd, Lsn, SegmentId};
 use super::sealed_group::{GrowingGroup, SealedGroup};
 use super::{FullDiskAccess, WalOptions, WalStats, has_room, margin, outcome_room, takes};
 use crate::env::{AlignedBuf, BLOCK};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// A group's buffer is kept for reuse after the write, if its content has at most this many bytes.
@@ -43,12 +43,9 @@ pub(super) struct WalState {
     /// Changes whenever the growth of the last group ends. A thread that writes the group without
     /// the mutex compares it before and after the write.
     pub growth_generation: u64,
-    /// The next segment, if it is already prepared.
-    pub next: Option<Arc<Segment>>,
-    /// The segment after `next`, of more than the usual size: for a group that does not fit `next`.
-    /// It exists only beside a `next` that is not made of the disk reserve. Otherwise `next` could
-    /// be given back to the reserve, and the log would lack a segment before this one.
-    pub large: Option<Arc<Segment>>,
+    /// The segments that are prepared to follow the current one, with the ids after its id. Mostly
+    /// it is one; behind it may be larger ones, for groups that do not fit it.
+    pub ready: VecDeque<Arc<Segment>>,
     /// Number of prepared transactions whose outcome is not in the log yet.
     pub outcomes: u64,
     /// Id of the segment that the background thread has been asked to prepare.
@@ -98,8 +95,7 @@ impl WalState {
             previous_segment: prev.segment,
             tail: None,
             growth_generation: 0,
-            next: None,
-            large: None,
+            ready: VecDeque::new(),
             outcomes: 0,
             next_wanted: 0,
             ask_again: false,
@@ -164,25 +160,19 @@ impl WalState {
 
     /// The prepared segment to which the log would go for groups of `room` bytes.
     pub(super) fn prepared(&self, room: u64, access: FullDiskAccess) -> Option<&Arc<Segment>> {
-        match self.steps_to(room, access)? {
-            1 => self.next.as_ref(),
-            _ => self.large.as_ref(),
-        }
+        self.ready.get(self.steps_to(room, access)? - 1)
     }
 
-    /// By how many segments the log must move on to have `room` bytes for groups: 1 or 2. `None` if
-    /// no prepared segment has that room.
+    /// By how many segments the log must move on to have `room` bytes for groups. `None` if no
+    /// prepared segment has that room.
     fn steps_to(&self, room: u64, access: FullDiskAccess) -> Option<usize> {
-        let has_room = |segment: &Arc<Segment>| has_room(segment, room, access);
-        match &self.next {
-            None => None,
-            Some(next) if has_room(next) => Some(1),
-            Some(_) => self.large.as_ref().filter(|s| has_room(s)).map(|_| 2),
-        }
+        let mut ready = self.ready.iter();
+        let at = ready.position(|segment| has_room(segment, room, access));
+        at.map(|at| at + 1)
     }
 
-    /// Makes the first prepared segment that has `room` bytes for groups the current one. If that
-    /// is the one after the next, the next one stays empty. Returns whether there is one.
+    /// Makes the first prepared segment that has `room` bytes for groups the current one. Those
+    /// before it stay empty. Returns whether there is one.
     fn advance(&mut self, room: u64, access: FullDiskAccess) -> bool {
         let steps = self.steps_to(room, access);
         (0..steps.unwrap_or(0)).for_each(|_| self.enter_next());
@@ -222,10 +212,9 @@ impl WalState {
     }
 
     fn enter_next(&mut self) {
-        let Some(next) = self.next.take() else {
+        let Some(next) = self.ready.pop_front() else {
             return;
         };
-        self.next = self.large.take();
         if self.offset > FIRST_GROUP {
             self.previous_segment = self.segment.id;
         }
@@ -238,26 +227,22 @@ impl WalState {
         self.segment_first = self.last_group + 1;
     }
 
-    /// The id for a new segment behind the next one. If there is one already, the log moves on, so
-    /// that nothing prepared is lost: the room for expected outcomes may lie in it.
-    pub(super) fn id_behind_next(&mut self) -> SegmentId {
-        if self.large.is_some() {
-            let open = self.group_len(0);
-            self.rotate(open);
-        }
-        // An open group that fits neither of the two keeps the log where it is.
-        self.large = None;
-        self.next.as_ref().unwrap_or(&self.segment).id + 1
+    /// The id for a segment behind all that are prepared.
+    pub(super) fn id_behind(&self) -> SegmentId {
+        self.ready.back().unwrap_or(&self.segment).id + 1
     }
 
-    /// Notes a segment that was prepared to follow the current one or the next one.
+    /// Adds a prepared segment, behind all others.
     pub(super) fn place(&mut self, segment: &Arc<Segment>) {
-        let segment = Arc::clone(segment);
-        match segment.id == self.segment.id + 1 {
-            true => self.next = Some(segment),
-            false => self.large = Some(segment),
-        }
-        debug_assert!(self.large.is_none() || self.next.as_ref().is_some_and(|n| !n.reserve));
+        debug_assert_eq!(segment.id, self.id_behind());
+        self.ready.push_back(Arc::clone(segment));
+    }
+
+    /// Takes the next segment out if it is made of the disk reserve and none is behind it: with one
+    /// behind it the log would lack a segment.
+    pub(super) fn take_reserve(&mut self) -> Option<Arc<Segment>> {
+        let alone = self.ready.len() == 1 && self.ready[0].reserve;
+        alone.then(|| self.ready.pop_front()).flatten()
     }
 
     /// Returns the buffer of the open group, to which the caller appends `records` records. In a
@@ -355,7 +340,7 @@ impl WalState {
     /// as the current segment is in use. So if no file can be opened for a while, commits can still
     /// fill one whole segment.
     pub(super) fn should_prepare(&self) -> bool {
-        self.next.is_none() && self.next_wanted <= self.segment.id
+        self.ready.is_empty() && self.next_wanted <= self.segment.id
     }
 
     /// Bytes of the files from segment `first` to the current one.
