@@ -16,8 +16,9 @@ pub struct firn_host {
     /// Writes a line to the error log; severity 0 note, 1 warning, 2 error.
     pub log: Option<unsafe extern "C" fn(severity: c_int, message: *const c_char)>,
     /// The blockers of which the server wants to hear by `lock_wait` when the session waits for a
-    /// lock: 0 none, 1 those right ahead of it, 2 all. If this is NULL, none. Called on the thread of the session, and
-    /// while it waits from other threads with locks of the core held, so the callback must not wait.
+    /// lock: 0 none, 1 those right ahead of it, 2 all. If this is NULL, none. Called on the thread
+    /// of the session, and while it waits from other threads with locks of the core held, so the
+    /// callback must not wait.
     pub lock_wait_reports: Option<unsafe extern "C" fn(waiter: *mut c_void) -> c_int>,
     /// Tells the server that the session `waiter` waits for a lock that the session `blocker`
     /// holds. The arguments are the `host` pointers of both sessions. The waiter's thread makes the
@@ -26,9 +27,9 @@ pub struct firn_host {
     /// call the core.
     pub lock_wait: Option<unsafe extern "C" fn(waiter: *mut c_void, blocker: *mut c_void)>,
     /// Whether the order in which the transactions of two sessions commit is fixed. If so, an
-    /// insert of the one does not wait for gap locks of the other. Asked only if `lock_wait_reports`
-    /// is 2 for the first one. The core may hold its own locks
-    /// during the call, so the callback must not wait.
+    /// insert of the one does not wait for gap locks of the other. Asked only if
+    /// `lock_wait_reports` is 2 for the first one. The core may hold its own locks during the call,
+    /// so the callback must not wait.
     pub order_is_fixed: Option<unsafe extern "C" fn(one: *mut c_void, other: *mut c_void) -> bool>,
     /// Which of two sessions in a deadlock is preferred as the victim: below 0 the first, above 0
     /// the second, 0 neither. The core may hold its own locks during the call, so the callback must
@@ -310,3 +311,6 @@ impl WaitObserver for HostWaits {
 fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests;

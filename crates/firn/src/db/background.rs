@@ -801,4 +801,6 @@ fn retire_rows(rows: &RowCache, queued: &IngestedRun) {
 const RETIRED_BY_KEY_MAX: u64 = 64 << 20;
 
 #[cfg(test)]
+mod commit_wait_tests;
+#[cfg(test)]
 mod gate_tests;

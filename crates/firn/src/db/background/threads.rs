@@ -2,9 +2,10 @@
 //! collection, archive of the log; and, if the allocator has statistics, the memory limit.
 //!
 //! Each thread loops: do one piece of work, or wait for its signal with a timeout. Because of the
-//! timeout, a lost signal only delays the work. After an error of a transient kind (a full disk) the
-//! work is tried again after a pause. A flush or a compaction that fails is reported to the stall
-//! gate, so that writers that wait for it fail with the error. A panic poisons the engine: the thread ends, writes are refused, reads go on.
+//! timeout, a lost signal only delays the work. After an error of a transient kind (a full disk)
+//! the work is tried again after a pause. A flush or a compaction that fails is reported to the
+//! stall gate, so that writers that wait for it fail with the error. A panic poisons the engine:
+//! the thread ends, writes are refused, reads go on.
 //!
 //! Rejected: one pool for all kinds of work. A long unlink or a blob rewrite would then hold up a
 //! flush that writers wait for.
@@ -137,8 +138,8 @@ impl BackgroundWork {
             // On a full disk the room of the log is for commits that free space.
             if due && self.health.check().is_ok() && !self.health.is_full(None) {
                 doing.set("forgetting dropped indexes");
-                // A compaction thread does so, too, but only when no job is due, and every choice of
-                // a job visits the dropped indexes that are known.
+                // A compaction thread does so, too, but only when no job is due, and every choice
+                // of a job visits the dropped indexes that are known.
                 if let Err(error) = self.forget_retired(&self.retired()) {
                     self.failed("forgetting dropped indexes", &error);
                 }

@@ -114,8 +114,8 @@ impl IndexGaps {
         self.any_blocker(owner, key, observer, |_| true)
     }
 
-    /// Reports to the host that the inserts which wait in the range now wait for `owner`, too, if it
-    /// wants to hear of it.
+    /// Reports to the host that the inserts which wait in the range now wait for `owner`, too, if
+    /// it wants to hear of it.
     fn report_waiters(
         &self,
         owner: &Arc<LockOwner>,
@@ -392,9 +392,9 @@ impl GapLockTable {
         blockers.unwrap_or_default()
     }
 
-    /// Calls `f` with the owners that `waiter` waits for and of which the host wants to hear; not at
-    /// all if `waiter` does not wait any more. None of these owners releases its gap locks while `f`
-    /// runs.
+    /// Calls `f` with the owners that `waiter` waits for and of which the host wants to hear; not
+    /// at all if `waiter` does not wait any more. None of these owners releases its gap locks while
+    /// `f` runs.
     pub(super) fn for_each_reported(
         &self,
         waiter: &Arc<LockRequest>,

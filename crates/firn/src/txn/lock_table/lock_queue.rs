@@ -242,30 +242,25 @@ impl LockQueue {
     }
 
     /// The conflicting requests right ahead of `waiter`, which has joined the queue just now, up to
-    /// the first exclusive one, and the conflicting holders; at most [`BLOCKERS_LISTED`] of each, and
-    /// at least one. So if each request reports them, each that another one waits for is reported.
+    /// the first exclusive one, and the conflicting holders; at most [`BLOCKERS_LISTED`] of each,
+    /// and at least one. So if each request reports them, each that another one waits for is
+    /// reported.
     pub(super) fn right_ahead(&self, waiter: &Arc<LockRequest>) -> Vec<Arc<LockOwner>> {
-        let ahead: Vec<_> = match waiter.upgrade {
-            true => {
-                let upgrades = self.queue().take_while(|other| !Arc::ptr_eq(other, waiter));
-                let mut upgrades: Vec<_> = upgrades.take(BLOCKERS_LISTED).collect();
-                upgrades.reverse();
-                upgrades
-            }
-            false => {
-                let mut from_end = self.queue().rev();
-                let _ = from_end.find(|other| Arc::ptr_eq(other, waiter));
-                from_end.take(BLOCKERS_LISTED).collect()
-            }
-        };
         let mut blockers = Vec::new();
-        for other in ahead {
+        let mut visit = |other: &Arc<LockRequest>| {
             if other.mode.conflicts(waiter.mode) {
                 blockers.push(Arc::clone(&other.owner));
             }
-            if other.mode == LockMode::Exclusive {
-                break;
-            }
+            other.mode == LockMode::Exclusive
+        };
+        if waiter.upgrade {
+            // Only other upgrades are ahead of it, at the front.
+            let ahead = self.queue().take_while(|other| !Arc::ptr_eq(other, waiter));
+            ahead.take(BLOCKERS_LISTED).last().map(&mut visit);
+        } else {
+            let mut from_end = self.queue().rev();
+            let _ = from_end.find(|other| Arc::ptr_eq(other, waiter));
+            let _ = from_end.take(BLOCKERS_LISTED).any(visit);
         }
         blockers.extend(self.holders_against(waiter).take(BLOCKERS_LISTED));
         if blockers.is_empty() {

@@ -277,8 +277,8 @@ impl LockTable {
         false
     }
 
-    /// Reports to the host the owners that `waiter`, a request that begins to wait, waits for, as far
-    /// as it wants to hear of them.
+    /// Reports to the host the owners that `waiter`, a request that begins to wait, waits for, as
+    /// far as it wants to hear of them.
     fn report_blockers(&self, waiter: &Arc<LockRequest>) {
         let Some(observer) = self.observer.get() else {
             return;
@@ -297,8 +297,8 @@ impl LockTable {
     }
 
     /// Reports to the host that the waiting requests for `key` wait for `owner`, which upgrades its
-    /// lock ahead of them, if it wants to hear of it. Shared requests may not have waited for `owner`
-    /// before. The caller is the owner's thread.
+    /// lock ahead of them, if it wants to hear of it. Shared requests may not have waited for
+    /// `owner` before. The caller is the owner's thread.
     pub(super) fn report_upgrade(&self, owner: &Arc<LockOwner>, key: &[u8]) {
         if self.reported_waits.load(Ordering::SeqCst) == 0 {
             return;

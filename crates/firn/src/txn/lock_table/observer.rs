@@ -27,9 +27,9 @@ pub enum WaitReports {
 /// came first.
 pub trait WaitObserver: Send + Sync {
     /// The blockers of the transaction with context `waiter` that are to be reported with
-    /// [`Self::waits_for`]. Called on the waiter's thread when a wait begins, and from other threads
-    /// with the lock table's locks held while it waits: it must neither wait nor call the engine.
-    /// The answer does not change while the transaction waits.
+    /// [`Self::waits_for`]. Called on the waiter's thread when a wait begins, and from other
+    /// threads with the lock table's locks held while it waits: it must neither wait nor call the
+    /// engine. The answer does not change while the transaction waits.
     fn wanted_reports(&self, _waiter: u64) -> WaitReports {
         WaitReports::All
     }
@@ -37,9 +37,9 @@ pub trait WaitObserver: Send + Sync {
     /// The transaction with context `waiter` waits until the one with context `blocker` releases a
     /// lock or leaves a queue. Called on the waiter's thread, once per blocker of which
     /// [`Self::wanted_reports`] wants to hear, before it sleeps; or on the thread of a blocker that
-    /// gets in the way of a request that waits already (an upgrade, a gap lock). Both contexts are those of [`LockOwner::new`]; an owner without
-    /// context is not reported. The other thread's context stays valid during the call, since
-    /// [`LockOwner::detach_host`] waits for it.
+    /// gets in the way of a request that waits already (an upgrade, a gap lock). Both contexts are
+    /// those of [`LockOwner::new`]; an owner without context is not reported. The other thread's
+    /// context stays valid during the call, since [`LockOwner::detach_host`] waits for it.
     ///
     /// The host may interrupt the blocker after this call, so it must not hear of a blocker whose
     /// session has gone on to its next transaction. Therefore the caller holds the lock of the row
@@ -50,9 +50,9 @@ pub trait WaitObserver: Send + Sync {
 
     /// Whether the host has fixed the order in which the transactions with these contexts commit.
     /// An insert of the one then does not wait for gap locks of the other. The order is fixed only
-    /// for transactions of which the host wants [all reports](WaitReports::All). The answer does not
-    /// change while both transactions run. Called from any thread with the lock table's locks held:
-    /// it must neither wait nor call the engine.
+    /// for transactions of which the host wants [all reports](WaitReports::All). The answer does
+    /// not change while both transactions run. Called from any thread with the lock table's locks
+    /// held: it must neither wait nor call the engine.
     fn commits_in_fixed_order(&self, _one: u64, _other: u64) -> bool {
         false
     }
@@ -109,8 +109,8 @@ impl ObserverCell {
         self.0.read().clone()
     }
 
-    /// The reports that the host wants about `waiter`. The caller runs on the thread of `waiter`, or
-    /// holds the lock of the queue in which it waits: so its context stays valid.
+    /// The reports that the host wants about `waiter`. The caller runs on the thread of `waiter`,
+    /// or holds the lock of the queue in which it waits: so its context stays valid.
     pub(super) fn wanted_reports(&self, waiter: &LockOwner) -> WaitReports {
         match (self.get(), waiter.host()) {
             (Some(observer), host) if host != 0 => observer.wanted_reports(host),

@@ -288,9 +288,9 @@ impl Shard {
         others.for_each(f);
     }
 
-    /// Calls `f` with the owners that `waiter` waits for and of which the host wants to hear; not at
-    /// all if `waiter` does not wait any more. None of these owners releases its lock or leaves the
-    /// queue while `f` runs.
+    /// Calls `f` with the owners that `waiter` waits for and of which the host wants to hear; not
+    /// at all if `waiter` does not wait any more. None of these owners releases its lock or leaves
+    /// the queue while `f` runs.
     pub(super) fn for_each_reported(
         &self,
         waiter: &Arc<LockRequest>,
