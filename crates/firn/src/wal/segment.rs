@@ -38,26 +38,27 @@ fn aside_name(first: SegmentId) -> String {
 
 const ASIDE: &str = ".tmp";
 
-/// Removes the files of segments that earlier incarnations have begun and given no id.
-///
-/// # Errors
-/// Those of the file system.
-pub(super) fn remove_asides(env: &dyn Env, dir: &Path) -> Result<()> {
-    for name in env.list_dir(dir)? {
+/// As [`list`]. Removes the files of segments that earlier incarnations have begun and given no id.
+pub(super) fn list_tidied(env: &dyn Env, dir: &Path) -> Result<Vec<SegmentId>> {
+    let names = env.list_dir(dir)?;
+    for name in &names {
         let of_segment = name.strip_suffix(ASIDE).and_then(parse_segment_name);
         if of_segment.is_some() {
             env.remove(&dir.join(name))?;
         }
     }
-    Ok(())
+    Ok(ids_of(&names))
 }
 
 /// Ids of the log segments in `dir`, ascending.
 pub(super) fn list(env: &dyn Env, dir: &Path) -> Result<Vec<SegmentId>> {
-    let names = env.list_dir(dir)?;
+    Ok(ids_of(&env.list_dir(dir)?))
+}
+
+fn ids_of(names: &[String]) -> Vec<SegmentId> {
     let mut ids: Vec<_> = names.iter().filter_map(|n| parse_segment_name(n)).collect();
     ids.sort_unstable();
-    Ok(ids)
+    ids
 }
 
 /// The largest id below `end` of a log segment in `dir`; 0 if there is none.

@@ -208,10 +208,9 @@ impl Wal {
         }
         health.check()?;
         env.create_dir_all(dir)?;
-        segment::remove_asides(env.as_ref(), dir)?;
         let mut old = BTreeMap::new();
         let end = end_of_names(epoch_of(first));
-        let ids = segment::list(env.as_ref(), dir)?;
+        let ids = segment::list_tidied(env.as_ref(), dir)?;
         for &id in &ids {
             if id >= end {
                 // The segment has an id of a later epoch than `first`. The thread that opens the
@@ -513,11 +512,7 @@ impl Shared {
                 continue;
             }
             let group_len = state.group_len(bytes);
-            let outcomes = match room {
-                OutcomeRoom::Leave => state.outcomes,
-                OutcomeRoom::Keep => state.outcomes + 1,
-                OutcomeRoom::Use => state.outcomes.saturating_sub(1),
-            };
+            let outcomes = state.outcomes_after(room);
             let behind = if alone { 0 } else { outcomes };
             let waits = buffered && state.segment.is_none();
             if !state.make_room(group_len, behind, access) && !waits {

@@ -61,7 +61,7 @@ impl Fixture {
 }
 
 fn large(wal: &Wal, seqno: u64, bytes: usize) -> Result<Appended> {
-    let _room_ahead = wal.prepare_room(bytes);
+    let _room_ahead = wal.prepare_room(bytes, OutcomeRoom::Leave);
     commit(wal, seqno, &vec![9; bytes])
 }
 
@@ -82,7 +82,7 @@ fn small_appends_use_up_segments_while_a_large_one_is_created() {
     commit(wal, seqno, b"first").unwrap();
     env.hang(&dir().join("000001.wal.tmp"));
     std::thread::scope(|scope| {
-        let room_ahead = scope.spawn(|| drop(wal.prepare_room(LARGE)));
+        let room_ahead = scope.spawn(|| drop(wal.prepare_room(LARGE, OutcomeRoom::Leave)));
         while env.hanging() == 0 {
             assert!(!room_ahead.is_finished(), "it has created no file");
             std::thread::yield_now();
@@ -119,7 +119,7 @@ fn small_appends_use_up_segments_while_a_large_one_is_created() {
 fn a_large_segment_that_no_large_append_takes_is_used_like_any_other() {
     let fixture = fixture();
     let wal = &fixture.wal;
-    drop(wal.prepare_room(LARGE));
+    drop(wal.prepare_room(LARGE, OutcomeRoom::Leave));
     let created = wal.stats().segments_created;
     assert_eq!(created, 3);
     let mut seqno = 0;
@@ -213,7 +213,7 @@ fn a_segment_that_is_ready_after_the_close_is_removed() {
     commit(wal, 1, b"first").unwrap();
     env.hang(&dir().join("000001.wal.tmp"));
     std::thread::scope(|scope| {
-        let room_ahead = scope.spawn(|| drop(wal.prepare_room(LARGE)));
+        let room_ahead = scope.spawn(|| drop(wal.prepare_room(LARGE, OutcomeRoom::Leave)));
         while env.hanging() == 0 {
             assert!(!room_ahead.is_finished());
             std::thread::yield_now();
@@ -252,8 +252,8 @@ fn a_larger_append_than_the_large_segment_gets_another() {
     let fixture = fixture();
     let wal = &fixture.wal;
     commit(wal, 1, b"first").unwrap();
-    drop(wal.prepare_room(10 * 4096));
-    let room_ahead = wal.prepare_room(LARGE);
+    drop(wal.prepare_room(10 * 4096, OutcomeRoom::Leave));
+    let room_ahead = wal.prepare_room(LARGE, OutcomeRoom::Leave);
     let files = fixture.files();
     commit(wal, 2, &[9; LARGE]).unwrap();
     drop(room_ahead);

@@ -148,7 +148,7 @@ fn outcomes_find_room_beside_the_reserve() {
             };
             // A caller may ask for the room ahead, also for less than it appends then.
             let asked = [0, bytes / 2, bytes][rng.random_range(0..3)];
-            let room_ahead = wal.prepare_room(asked);
+            let room_ahead = wal.prepare_room(asked, room);
             let appended = wal.append_to(&[batch(seqno + 1, &vec![7; bytes])], room, access);
             drop(room_ahead);
             match appended {

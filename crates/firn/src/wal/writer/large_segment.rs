@@ -15,7 +15,7 @@
 //! came, the log would go on to 7 and then to 8.
 
 use super::super::frame::FIRST_GROUP;
-use super::{FullDiskAccess, MAX_APPEND, Shared, Wal, outcome_room};
+use super::{FullDiskAccess, MAX_APPEND, OutcomeRoom, Shared, Wal, outcome_room};
 use crate::base::Result;
 use crate::base::health::FullDisk;
 use crate::env::{BLOCK, LogFile};
@@ -39,27 +39,27 @@ impl Wal {
         }
     }
 
-    /// Prepares the room for an append of `bytes` bytes, if that is larger than
+    /// Prepares the room for an append of at most `bytes` bytes with the effect `room`, if that is larger than
     /// [`Self::usual_append_max`] and the log has no such room ready. There is no promise: small
     /// appends may take the room first. Errors are left to the append, which may find other room.
     /// The caller drops the result after the append, and holds no mutex of an append before.
-    pub fn prepare_room(&self, bytes: usize) -> RoomAhead<'_> {
+    pub fn prepare_room(&self, bytes: usize, room: OutcomeRoom) -> RoomAhead<'_> {
         if bytes as u64 <= self.usual_append_max() || bytes > MAX_APPEND {
             return RoomAhead { _turn: None };
         }
         let turn = self.shared.large_turn.lock();
-        let _ = self.shared.prepare_room(bytes);
+        let _ = self.shared.prepare_room(bytes, room);
         RoomAhead { _turn: Some(turn) }
     }
 }
 
 impl Shared {
-    fn prepare_room(&self, bytes: usize) -> Result<()> {
-        if self.missing_room(bytes)?.is_none() {
+    fn prepare_room(&self, bytes: usize, kept: OutcomeRoom) -> Result<()> {
+        if self.missing_room(bytes, kept)?.is_none() {
             return Ok(());
         }
         self.prepare_next(0, FullDiskAccess::Ordinary)?;
-        let Some((room, durable)) = self.missing_room(bytes)? else {
+        let Some((room, durable)) = self.missing_room(bytes, kept)? else {
             return Ok(());
         };
         // Others may add records to the open group before the append.
@@ -72,11 +72,11 @@ impl Shared {
     /// The room that an append of `bytes` bytes asks for, and whether commits wait for the device;
     /// `None` if a segment for it is ready. On a full disk the append itself finds what room there
     /// is.
-    fn missing_room(&self, bytes: usize) -> Result<Option<(u64, bool)>> {
+    fn missing_room(&self, bytes: usize, kept: OutcomeRoom) -> Result<Option<(u64, bool)>> {
         let state = self.state.lock();
         self.check_open(&state)?;
         let is_full = self.segments.health.is_full(Some(FullDisk::Log)) || state.segment.is_none();
-        let room = state.group_len(bytes) as u64 + outcome_room(state.outcomes + 1);
+        let room = state.group_len(bytes) as u64 + outcome_room(state.outcomes_after(kept));
         let missing = !is_full && !state.has_ready(room);
         Ok(missing.then_some((room, state.wants_durable)))
     }

@@ -6,7 +6,9 @@ use super::super::frame::{FIRST_GROUP, GROUP_HEADER, GroupHeader, blocks_for};
 use super::super::segment::{OldSegment, Segment};
 use super::super::{GroupNumber, LogEnd, Lsn, SegmentId};
 use super::sealed_group::{GrowingGroup, SealedGroup};
-use super::{FullDiskAccess, WalOptions, WalStats, has_room, margin, outcome_room, takes};
+use super::{
+    FullDiskAccess, OutcomeRoom, WalOptions, WalStats, has_room, margin, outcome_room, takes,
+};
 use crate::env::{AlignedBuf, BLOCK};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -123,6 +125,15 @@ impl WalState {
     /// are added to it.
     pub(super) fn group_len(&self, more: usize) -> usize {
         blocks_for(self.open.len().max(GROUP_HEADER) + more)
+    }
+
+    /// Number of outcomes that are expected after an append with this effect.
+    pub(super) fn outcomes_after(&self, room: OutcomeRoom) -> u64 {
+        match room {
+            OutcomeRoom::Leave => self.outcomes,
+            OutcomeRoom::Keep => self.outcomes + 1,
+            OutcomeRoom::Use => self.outcomes.saturating_sub(1),
+        }
     }
 
     pub(super) fn fits(&self, group_len: usize) -> bool {

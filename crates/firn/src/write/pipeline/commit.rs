@@ -111,7 +111,10 @@ impl Pipeline {
             _ => {
                 self.check_entries(batch)?;
                 let bytes = batch.as_bytes().len() + counters.len() * COUNTER_BYTES_MAX;
-                Some(self.wal.prepare_room(bytes + what.other_bytes_max()))
+                Some(
+                    self.wal
+                        .prepare_room(bytes + what.other_bytes_max(), OutcomeRoom::Leave),
+                )
             }
         };
         let mut unfinished = CommitGuard::new(self);

@@ -161,7 +161,7 @@ impl Pipeline {
             }
             self.keep_pinned_files(&ids)?;
             pause_points::at(PausePoint::PinnedFilesKept);
-            let _room_ahead = self.wal.prepare_room(bytes as usize);
+            let _room_ahead = self.wal.prepare_room(bytes as usize, OutcomeRoom::Leave);
             // If all prepared transactions in `ids` have got their outcome meanwhile, nothing was
             // appended. Then go on with the pins after them.
             if let Some(step) = self.append_again(ids)? {

@@ -96,7 +96,9 @@ impl Pipeline {
             }
         };
         let others = counters.len() * COUNTER_BYTES_MAX + OTHER_BYTES_MAX;
-        let room_ahead = self.wal.prepare_room(record.encoded_len() + others);
+        let room_ahead = self
+            .wal
+            .prepare_room(record.encoded_len() + others, OutcomeRoom::Keep);
         let mut state = self.state.lock();
         self.health.check()?;
         self.freeze_if_full(&mut state);
