@@ -8,8 +8,9 @@ use crate::version::FileMeta;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The stall gate charges the commit of a run for at most this many bytes, as for a large batch. Writers pay for
-/// what others owe, and a transaction of hundreds of gigabytes would make them pay for hours.
+/// The stall gate charges the commit of a run for at most this many bytes, as for a large batch.
+/// Writers pay for what others owe, and a transaction of hundreds of gigabytes would make them pay
+/// for hours.
 const RUN_CHARGE_MAX: u64 = 64 << 20;
 
 /// The part of a run for which the stall gate charges its commit.

@@ -1,15 +1,14 @@
 //! Writes the memory of a write set as a run: for a spill, or for a commit.
 
 use super::memory::{InMemoryWrites, OwnVersions};
-use super::spill_merge::heed;
 use super::spilled_runs::SpilledRuns;
 use crate::base::key::index_id_of;
-use crate::base::{IndexId, Result};
+use crate::base::{Error, ErrorKind, IndexId, Result};
 use crate::ingest::{NewFiles, RunFactory, RunWriter};
 use crate::sst::Density;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The entries of one index in a spill are written densely only if they have at least this many
 /// bytes before compression.
@@ -124,6 +123,17 @@ fn write_parts(
     }
     finish(writer, &mut files)?;
     Ok(files.unwrap_or_else(|| ingest.no_files()))
+}
+
+/// Fails with `Interrupted` if the flag is set.
+pub(super) fn heed(interrupted: &AtomicBool) -> Result<()> {
+    match interrupted.load(Ordering::Relaxed) {
+        true => Err(Error::new(
+            ErrorKind::Interrupted,
+            "while writing a large transaction",
+        )),
+        false => Ok(()),
+    }
 }
 
 /// Finishes `writer`, if there is one, and adds its files to `files`.

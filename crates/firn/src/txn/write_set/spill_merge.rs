@@ -1,6 +1,6 @@
 //! Merges spilled runs, into fewer runs or for the commit.
 
-use super::spill::{finish, overlaps_no_file};
+use super::spill::{finish, heed, overlaps_no_file};
 use super::spilled_runs::{SpilledRun, SpilledRunIter, SpilledRuns, positions};
 use crate::base::{Error, ErrorKind, InternalIterator, Result};
 use crate::ingest::{NewFiles, RunFactory, RunWriter};
@@ -110,17 +110,6 @@ fn stays(
     match aim {
         MergePurpose::Fewer => !dead.covers(first, last),
         MergePurpose::Commit => file.superseded == 0 && !dead.touches(first, last),
-    }
-}
-
-/// Fails with `Interrupted` if the flag is set.
-pub(super) fn heed(interrupted: &AtomicBool) -> Result<()> {
-    match interrupted.load(Ordering::Relaxed) {
-        true => Err(Error::new(
-            ErrorKind::Interrupted,
-            "while writing a large transaction",
-        )),
-        false => Ok(()),
     }
 }
 

@@ -39,10 +39,11 @@ impl Wal {
         }
     }
 
-    /// Prepares the room for an append of at most `bytes` bytes with the effect `room`, if that is larger than
-    /// [`Self::usual_append_max`] and the log has no such room ready. There is no promise: small
-    /// appends may take the room first. Errors are left to the append, which may find other room.
-    /// The caller drops the result after the append, and holds no mutex of an append before.
+    /// Prepares the room for an append of at most `bytes` bytes with the effect `room`, if that is
+    /// larger than [`Self::usual_append_max`] and the log has no such room ready. There is no
+    /// promise: small appends may take the room first. Errors are left to the append, which may
+    /// find other room. The caller drops the result after the append, and holds no mutex of an
+    /// append before.
     pub fn prepare_room(&self, bytes: usize, room: OutcomeRoom) -> RoomAhead<'_> {
         if bytes as u64 <= self.usual_append_max() || bytes > MAX_APPEND {
             return RoomAhead { _turn: None };
