@@ -219,7 +219,7 @@ fn either_a_large_memtable_or_a_large_segment_keeps_a_batch() {
     }
 }
 
-/// A power cut at each sync of a large commit.
+/// A power cut at each sync of a large commit, which writes files for each of four indexes.
 #[test]
 fn a_large_commit_survives_a_power_cut_at_each_sync_or_is_gone() {
     const ROWS: u32 = 60;
@@ -236,7 +236,7 @@ fn a_large_commit_survives_a_power_cut_at_each_sync_or_is_gone() {
             db.options().mutable.set_commit_durability(mode);
             env.crash_at_sync(env.sync_points() + nth);
             let mut txn = begin(&db);
-            (0..ROWS).for_each(|n| put(&mut txn, 2000, n, LEN));
+            (0..ROWS).for_each(|n| put(&mut txn, 2000 + n % 4, n, LEN));
             let ended = end(&mut txn, ends);
             let died = env.is_dead();
             assert!(ended.is_ok() || died, "{context}");
@@ -251,7 +251,8 @@ fn a_large_commit_survives_a_power_cut_at_each_sync_or_is_gone() {
                     _ => assert!(db.rollback_xid(&xid).unwrap(), "{context}"),
                 }
             }
-            let found = (0..ROWS).filter(|&n| has(&db, 2000, n, LEN)).count();
+            let found = (0..ROWS).filter(|&n| has(&db, 2000 + n % 4, n, LEN));
+            let found = found.count();
             assert!(found == 0 || found == ROWS as usize, "{context}: {found}");
             assert!(has(&db, 1000, 0, 10), "{context}");
             if ended.is_ok() && mode == CommitDurability::Sync {
@@ -603,4 +604,56 @@ fn a_large_commit_costs_the_row_cache_its_own_keys() {
     for n in 0..ROWS {
         assert!(has(&db, 2000, n, LEN + usize::from(n % 2 == 0)), "{n}");
     }
+}
+
+/// The prepare record of a large transaction is logged again, and names the same files.
+#[test]
+fn a_large_prepared_transaction_is_logged_again() {
+    const ROWS: u32 = 60;
+    const LEN: usize = 1000;
+    let env = MemEnv::new();
+    let db = open(Arc::new(env.clone()), SEGMENT);
+    let mut txn = begin(&db);
+    (0..ROWS).for_each(|n| put(&mut txn, 2000, n, LEN));
+    txn.prepare(b"x").unwrap();
+    let first = *segments(&env).first().unwrap();
+    let mut n = 0;
+    while *segments(&env).last().unwrap() < first + 3 {
+        small(&db, n);
+        n += 1;
+    }
+    let current = *segments(&env).last().unwrap();
+    let relogged = db.context().pipeline.relog_prepared(current - 1).unwrap();
+    assert_eq!(relogged, 1);
+    db.flush().unwrap();
+    assert!(db.context().ingest.versions().log_number() > first);
+    let after = open(Arc::new(env.copy().crash(0)), SEGMENT);
+    assert_eq!(after.prepared_xids(), [b"x".to_vec()]);
+    assert!(after.commit_xid(b"x").unwrap());
+    assert!((0..ROWS).all(|n| has(&after, 2000, n, LEN)));
+    assert!((0..n).all(|n| has(&after, 1000, n, 10)));
+    txn.commit().unwrap();
+    assert!((0..ROWS).all(|n| has(&db, 2000, n, LEN)));
+}
+
+#[test]
+fn the_files_of_a_large_prepared_transaction_go_with_its_rollback() {
+    let env = MemEnv::new();
+    let db = open(Arc::new(env.clone()), SEGMENT);
+    small(&db, 0);
+    let mut txn = begin(&db);
+    (0..60).for_each(|n| put(&mut txn, 2000, n, 1000));
+    txn.prepare(b"x").unwrap();
+    let files = tables(&db);
+    assert!(!files.is_empty());
+    // A power cut before the rollback finds the transaction and its files.
+    let before = open(Arc::new(env.copy().crash(0)), SEGMENT);
+    assert_eq!(before.prepared_xids(), [b"x".to_vec()]);
+    assert_eq!(tables(&before), files);
+    txn.rollback().unwrap();
+    db.context().ingest.versions().delete_obsolete().unwrap();
+    assert_eq!(tables(&db), BTreeSet::new());
+    let after = open(Arc::new(env.crash(0)), SEGMENT);
+    assert!(after.prepared_xids().is_empty() && tables(&after).is_empty());
+    assert!(has(&after, 1000, 0, 10) && !has(&after, 2000, 0, 1000));
 }

@@ -2,14 +2,14 @@
 
 use super::spill::{finish, heed, overlaps_no_file};
 use super::spilled_runs::{SpilledRun, SpilledRunIter, SpilledRuns, positions};
-use crate::base::{Error, ErrorKind, InternalIterator, Result};
+use crate::base::{InternalIterator, Result};
 use crate::ingest::{NewFiles, RunFactory, RunWriter};
 use crate::iter::MergeIter;
 use crate::sst::Density;
 use crate::version::{FileHandle, FileMeta, Run};
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 /// This many runs of a tier are merged into one run of the next tier.
 pub(super) const FAN_IN: usize = 16;
