@@ -436,8 +436,9 @@ typedef struct firn_host {
   // Writes a line to the error log; severity 0 note, 1 warning, 2 error.
   void (*log)(int severity, const char *message);
   // The blockers of which the server wants to hear by `lock_wait` when the session waits for a
-  // lock: 0 none, 1 those right ahead of it, 2 all. If this is NULL, none. Called on the thread of the session, and
-  // while it waits from other threads with locks of the core held, so the callback must not wait.
+  // lock: 0 none, 1 those right ahead of it, 2 all. If this is NULL, none. Called on the thread
+  // of the session, and while it waits from other threads with locks of the core held, so the
+  // callback must not wait.
   int (*lock_wait_reports)(void *waiter);
   // Tells the server that the session `waiter` waits for a lock that the session `blocker`
   // holds. The arguments are the `host` pointers of both sessions. The waiter's thread makes the
@@ -446,9 +447,9 @@ typedef struct firn_host {
   // call the core.
   void (*lock_wait)(void *waiter, void *blocker);
   // Whether the order in which the transactions of two sessions commit is fixed. If so, an
-  // insert of the one does not wait for gap locks of the other. Asked only if `lock_wait_reports`
-  // is 2 for the first one. The core may hold its own locks
-  // during the call, so the callback must not wait.
+  // insert of the one does not wait for gap locks of the other. Asked only if
+  // `lock_wait_reports` is 2 for the first one. The core may hold its own locks during the call,
+  // so the callback must not wait.
   bool (*order_is_fixed)(void *one, void *other);
   // Which of two sessions in a deadlock is preferred as the victim: below 0 the first, above 0
   // the second, 0 neither. The core may hold its own locks during the call, so the callback must
