@@ -44,7 +44,8 @@ pub(super) fn list_tidied(env: &dyn Env, dir: &Path) -> Result<Vec<SegmentId>> {
     for name in &names {
         let of_segment = name.strip_suffix(ASIDE).and_then(parse_segment_name);
         if of_segment.is_some() {
-            env.remove(&dir.join(name))?;
+            // If removing fails, the file is in nobody's way, and the next open tries again.
+            let _ = env.remove(&dir.join(name));
         }
     }
     Ok(ids_of(&names))
