@@ -256,39 +256,23 @@ impl WaitObserver for HostWaits {
     }
 
     fn wakes(&self, waiter: u64) {
-        if let (Some(call), true) = (self.host.wait_ends, waiter != 0) {
-            // SAFETY: the host keeps its callbacks valid while the database is open; the pointer is
-            // valid, since its session waits on this very thread.
-            unsafe { call(waiter as usize as *mut c_void) };
-        }
+        tell(self.host.wait_ends, waiter);
     }
 
     fn stalls(&self, waiter: u64) {
-        if let (Some(call), true) = (self.host.stall_begins, waiter != 0) {
-            // SAFETY: the same as in `sleeps`.
-            unsafe { call(waiter as usize as *mut c_void) };
-        }
+        tell(self.host.stall_begins, waiter);
     }
 
     fn resumes(&self, waiter: u64) {
-        if let (Some(call), true) = (self.host.stall_ends, waiter != 0) {
-            // SAFETY: the same as in `sleeps`.
-            unsafe { call(waiter as usize as *mut c_void) };
-        }
+        tell(self.host.stall_ends, waiter);
     }
 
     fn commit_waits(&self, waiter: u64) {
-        if let (Some(call), true) = (self.host.commit_wait_begins, waiter != 0) {
-            // SAFETY: the same as in `sleeps`.
-            unsafe { call(waiter as usize as *mut c_void) };
-        }
+        tell(self.host.commit_wait_begins, waiter);
     }
 
     fn commit_resumes(&self, waiter: u64) {
-        if let (Some(call), true) = (self.host.commit_wait_ends, waiter != 0) {
-            // SAFETY: the same as in `sleeps`.
-            unsafe { call(waiter as usize as *mut c_void) };
-        }
+        tell(self.host.commit_wait_ends, waiter);
     }
 
     fn statement(&self, host: u64) -> Option<String> {
@@ -308,9 +292,19 @@ impl WaitObserver for HostWaits {
     }
 }
 
+/// Calls `call`, if the server has set it, with the `host` pointer of the session that works on
+/// this thread, if it has one.
+fn tell(call: Option<unsafe extern "C" fn(host: *mut c_void)>, session: u64) {
+    if let (Some(call), true) = (call, session != 0) {
+        // SAFETY: the host keeps its callbacks valid while the database is open; the pointer is
+        // valid, since its session works on this very thread.
+        unsafe { call(session as usize as *mut c_void) };
+    }
+}
+
 fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -5,7 +5,8 @@ unsafe extern "C" fn reports(waiter: *mut c_void) -> c_int {
     waiter as usize as c_int - 10
 }
 
-const SILENT: firn_host = firn_host {
+/// A server that wants no callback.
+pub(crate) const SILENT: firn_host = firn_host {
     log: None,
     lock_wait_reports: None,
     lock_wait: None,

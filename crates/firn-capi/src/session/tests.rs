@@ -3,6 +3,7 @@
 use super::*;
 use crate::database::{firn_close, firn_config, firn_open};
 use crate::host_callbacks::firn_host;
+use crate::host_callbacks::tests::SILENT;
 use firn::base::Value;
 use firn::txn::LockMode;
 use std::collections::BTreeSet;
@@ -62,21 +63,9 @@ impl Server {
         let mut config: firn_config = unsafe { std::mem::zeroed() };
         config.dir = path.as_ptr();
         let host = firn_host {
-            log: None,
             lock_wait_reports: Some(all_lock_waits),
             lock_wait: Some(lock_wait),
-            order_is_fixed: None,
-            preferred_victim: None,
-            wait_begins: None,
-            wait_ends: None,
-            stall_begins: None,
-            stall_ends: None,
-            commit_wait_begins: None,
-            commit_wait_ends: None,
-            statement: None,
-            collation: None,
-            holds_metadata_lock: None,
-            compute_virtual: None,
+            ..SILENT
         };
         let mut db = std::ptr::null_mut();
         // SAFETY: the pointers are valid.

@@ -4,9 +4,9 @@ use firn_sim::faults::{descriptor_run, errno_run, fault_run, panic_run, stalled_
 
 #[test]
 fn failed_calls_and_full_disks_lose_nothing() {
-    // With the last seed a call that persists a counter fails, and the run goes on without a
-    // restart.
-    for seed in (0..60).chain([905_267]) {
+    // With seed 905,267 a call that persists a counter fails, and the run goes on without a
+    // restart. With seed 8,106 a start finds more files that nothing names than it removes at once.
+    for seed in (0..60).chain([905_267, 8106]) {
         fault_run(seed).unwrap();
     }
 }

@@ -455,6 +455,10 @@ impl NextCurrent {
             let file = env.create(&temp)?;
             return Ok(Self { file, id });
         };
+        // The file in the reserve may have been `CURRENT` until a process was killed before it
+        // synced the rename. Emptying it before that rename is durable would leave an empty
+        // `CURRENT` after a power cut.
+        env.sync_dir(dir)?;
         let file = reserve.create(ReservePart::Current, &temp)?;
         let mut next = Self { file, id };
         let found = next.file.allocate(current_text(id).len() as u64);

@@ -33,7 +33,7 @@ use std::sync::Arc;
 /// taken as that of the others.
 const CHANGES_MAX: usize = 8;
 
-/// What is known about the entries of an index in a run, or in the memtables.
+/// Counts of the entries of an index in a run, or in the memtables, and of their values.
 pub(super) struct RunSample {
     /// Number of entries that are no deletions.
     pub(super) entries: u64,

@@ -95,8 +95,10 @@ fn the_deletion_thread_forgets_dropped_indexes() {
     dropped_table(&db);
     assert_eq!(db.catalog().retired().len(), 1);
     let thread = spawn(&db.work, "firn-delete", BackgroundWork::delete_loop).unwrap();
-    let patience = std::time::Instant::now() + Duration::from_secs(60);
-    while !db.catalog().retired().is_empty() && std::time::Instant::now() < patience {
+    for _ in 0..12_000 {
+        if db.catalog().retired().is_empty() {
+            break;
+        }
         std::thread::sleep(Duration::from_millis(5));
     }
     db.work.stopping.store(true, Ordering::Release);
