@@ -143,7 +143,7 @@ fn a_batch_takes_at_most_half_a_memtable() {
             let context = format!("{over} over, {ends:?}");
             assert_eq!(runs(&db).len(), over, "{context}");
             assert_eq!(view.active.entries() > 0, over == 0, "{context}");
-            assert_eq!(tables(&db).len() > 0, over == 1, "{context}");
+            assert_eq!(!tables(&db).is_empty(), over == 1, "{context}");
             drop(view);
             assert!((0..n).all(|n| has(&db, 1000, n, LEN)), "{context}");
             assert!(has(&db, 1000, n, last), "{context}");
@@ -181,7 +181,7 @@ fn small_commits_go_on_while_a_large_one_is_written() {
                 put(&mut txn, 1001, n, 700 << 10);
                 txn.commit().unwrap();
             }
-            assert!(segments(&fault).len() >= before + 1);
+            assert!(segments(&fault).len() > before);
             assert!(!large.is_finished());
             assert!(!has(&db, 2000, 0, 4 << 10));
             fault.clear();
@@ -649,11 +649,12 @@ fn the_files_of_a_large_prepared_transaction_go_with_its_rollback() {
     // A power cut before the rollback finds the transaction and its files.
     let before = open(Arc::new(env.copy().crash(0)), SEGMENT);
     assert_eq!(before.prepared_xids(), [b"x".to_vec()]);
-    assert_eq!(tables(&before), files);
+    // A background thread may have flushed the recovered row, too.
+    assert!(tables(&before).is_superset(&files));
     txn.rollback().unwrap();
     db.context().ingest.versions().delete_obsolete().unwrap();
-    assert_eq!(tables(&db), BTreeSet::new());
+    assert!(tables(&db).is_disjoint(&files));
     let after = open(Arc::new(env.crash(0)), SEGMENT);
-    assert!(after.prepared_xids().is_empty() && tables(&after).is_empty());
+    assert!(after.prepared_xids().is_empty() && tables(&after).is_disjoint(&files));
     assert!(has(&after, 1000, 0, 10) && !has(&after, 2000, 0, 1000));
 }
