@@ -612,9 +612,11 @@ impl Shared {
         let _preparing = self.preparing.lock();
         let (id, durable, room, given) = {
             let mut state = self.state.lock();
-            // The close itself may need a segment, for outcomes that wait in the buffer.
-            if access == FullDiskAccess::Ordinary || !state.closed {
-                self.check_open(&state)?;
+            // The close itself needs a segment for outcomes that wait in the buffer, because the
+            // log has none yet.
+            match state.closed && state.segment.is_none() {
+                true => self.segments.health.check()?,
+                false => self.check_open(&state)?,
             }
             let room = match for_outcomes {
                 true => room.max(outcome_room(state.outcomes)),
@@ -689,7 +691,9 @@ impl Shared {
             tried = state.next_wanted;
             state.ask_again = false;
             drop(state);
-            if let Err(error) = self.prepare_next(0, FullDiskAccess::Ordinary) {
+            if let Err(error) = self.prepare_next(0, FullDiskAccess::Ordinary)
+                && !matches!(error.kind(), ErrorKind::ShutDown | ErrorKind::Poisoned)
+            {
                 // Only report the error: the append that needs the segment will try again and
                 // return the error to its caller.
                 let message = format!("the next log segment is not ready: {error}");

@@ -568,6 +568,80 @@ fn a_large_commit_does_not_freeze_an_empty_memtable() {
     assert!((0..60).all(|n| has(db, 2000, n, 1000) && has(db, 2001, n, 1000)));
 }
 
+/// A small commit inserts into a memtable that has no entries yet, and ends at any moment of a large
+/// commit. The memtable stays.
+#[test]
+fn a_large_commit_keeps_the_memtable_of_a_small_one_that_is_inserting() {
+    for ends_when_sought in [true, false] {
+        let env = MemEnv::new();
+        let db = open(Arc::new(env.clone()), SEGMENT);
+        let active = Arc::clone(&db.context().super_versions.pin().active);
+        let (go, gone) = channel::<()>();
+        std::thread::scope(|scope| {
+            let db = &db;
+            let inserts = scope.spawn(move || {
+                pause_points::on_this_thread(move |point| {
+                    if point == PausePoint::Sequenced {
+                        gone.recv().unwrap();
+                    }
+                });
+                small(db, 0);
+                pause_points::clear();
+            });
+            while active.is_quiescent() {
+                std::thread::yield_now();
+            }
+            let mut txn = begin(db);
+            (0..60).for_each(|n| put(&mut txn, 2000, n, 1000));
+            pause_points::on_this_thread(move |point| match point {
+                PausePoint::InsertersSought if ends_when_sought => {
+                    go.send(()).unwrap();
+                    active.wait_quiescent();
+                }
+                PausePoint::Sequenced if !ends_when_sought => go.send(()).unwrap(),
+                _ => {}
+            });
+            txn.commit().unwrap();
+            pause_points::clear();
+            inserts.join().unwrap();
+        });
+        let rows = |db: &Db| has(db, 1000, 0, 10) && (0..60).all(|n| has(db, 2000, n, 1000));
+        assert!(rows(&db), "ends when sought: {ends_when_sought}");
+        db.flush().unwrap();
+        assert!(rows(&open(Arc::new(env.crash(0)), SEGMENT)));
+    }
+}
+
+/// A batch of half a memtable is larger than a log segment. Without descriptors there is neither a
+/// file for a run nor one for a segment: the large commit is refused, and small ones go on.
+#[test]
+fn without_descriptors_a_commit_larger_than_a_segment_is_refused() {
+    for ends in ENDS {
+        let fault = FaultEnv::new(Arc::new(MemEnv::new()));
+        let db = open(Arc::new(fault.clone()), SEGMENT);
+        let memtable_size = &db.options().mutable.memtable_size;
+        memtable_size.store(4 * SEGMENT, Ordering::Relaxed);
+        small(&db, 0);
+        let mut txn = begin(&db);
+        (0..150).for_each(|n| put(&mut txn, 2000, n, 1000));
+        fault.inject(Fault {
+            class: CallClass::Open,
+            nth: 1,
+            sticky: true,
+            errno: Errno::ProcessTableFull,
+        });
+        let error = end(&mut txn, ends).unwrap_err();
+        assert_eq!(*error.kind(), ErrorKind::NoDescriptor, "{ends:?}: {error}");
+        (1..20).for_each(|n| small(&db, n));
+        fault.clear();
+        assert!(runs(&db).is_empty() && !has(&db, 2000, 0, 1000));
+        end(&mut txn, ends).unwrap();
+        assert_eq!(runs(&db).len(), 1);
+        assert!((0..150).all(|n| has(&db, 2000, n, 1000)));
+        assert!((0..20).all(|n| has(&db, 1000, n, 10)));
+    }
+}
+
 /// The row cache loses the rows that a large commit has changed, and keeps their neighbours.
 #[test]
 fn a_large_commit_costs_the_row_cache_its_own_keys() {

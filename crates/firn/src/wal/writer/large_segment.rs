@@ -16,8 +16,8 @@
 
 use super::super::frame::FIRST_GROUP;
 use super::{FullDiskAccess, MAX_APPEND, OutcomeRoom, Shared, Wal, outcome_room};
-use crate::base::Result;
 use crate::base::health::FullDisk;
+use crate::base::{Error, ErrorKind, Result};
 use crate::env::{BLOCK, LogFile};
 use parking_lot::MutexGuard;
 use std::sync::Arc;
@@ -87,7 +87,15 @@ impl Shared {
         let _preparing = self.preparing.lock();
         let id = {
             let state = self.state.lock();
-            self.check_open(&state).map(|()| state.id_behind())
+            // A segment of the disk reserve would never be given back with another one behind it.
+            let takes_reserve = state.ready.iter().any(|prepared| prepared.reserve);
+            self.check_open(&state).and_then(|()| match takes_reserve {
+                true => Err(Error::new(
+                    ErrorKind::NoSpace,
+                    "the log uses the disk reserve",
+                )),
+                false => Ok(state.id_behind()),
+            })
         };
         let id = id.inspect_err(|_| self.segments.remove_aside())?;
         let segment = self.segments.begin_aside(id, size, file)?;

@@ -270,8 +270,12 @@ impl Pipeline {
             }
         }
         let before = Arc::clone(&state.active);
-        // Commits that only count in the queue, such as other runs, need no memtable.
-        let stays = before.entries() > 0 || !before.is_quiescent();
+        // The order matters: a commit counts its entries first and then leaves the memtable, both
+        // without this mutex. So if none is inserting, all entries are counted. The queue would not
+        // tell: it also has runs, and commits of older memtables.
+        let inserting = !before.is_quiescent();
+        pause_points::at(PausePoint::InsertersSought);
+        let stays = inserting || before.entries() > 0;
         let mut last_lsn = appended.lsn;
         if !stays {
             // The empty memtable is dropped, so the run takes over the log segments that the
