@@ -49,7 +49,7 @@ pub enum PausePoint {
     Sequenced,
     /// The active memtable was replaced; the mutex of the commit pipeline is held.
     Switched,
-    /// A commit of files has seen whether other commits insert into the active memtable, and not yet
+    /// A commit of files has seen whether others insert into the active memtable, and not yet
     /// whether that has entries; the mutex of the commit pipeline is held.
     InsertersSought,
     /// A commit is about to be made visible.

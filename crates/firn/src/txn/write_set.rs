@@ -484,8 +484,7 @@ impl SharedWriteSet {
     /// newest version of each key to durable files, for the commit. Other sessions may read the set
     /// meanwhile. Returns `None` if the commit needs a batch: of a smaller set, of one that cannot
     /// write files, and if there is no room or no descriptor for files. A batch may find room where
-    /// files do not: in the log's disk reserve, or in a log segment for a batch of this size that is
-    /// ready.
+    /// files do not: in the log's disk reserve, or in a log segment of this size that is ready.
     ///
     /// The set must not have spilled; [`WriteSet::seal`] is for sets that have.
     ///

@@ -568,8 +568,8 @@ fn a_large_commit_does_not_freeze_an_empty_memtable() {
     assert!((0..60).all(|n| has(db, 2000, n, 1000) && has(db, 2001, n, 1000)));
 }
 
-/// A small commit inserts into a memtable that has no entries yet, and ends at any moment of a large
-/// commit. The memtable stays.
+/// A small commit inserts into a memtable that has no entries yet, and ends at any moment of a
+/// large commit. The memtable stays.
 #[test]
 fn a_large_commit_keeps_the_memtable_of_a_small_one_that_is_inserting() {
     for ends_when_sought in [true, false] {
