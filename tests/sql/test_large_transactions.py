@@ -94,6 +94,15 @@ def _files(server: Server) -> set[Path]:
     return set((server.data / "#firn").glob("*.sst"))
 
 
+def _bytes(server: Server) -> int:
+    """Bytes of the files, of which background work may remove some meanwhile."""
+    total = 0
+    for path in _files(server):
+        with contextlib.suppress(FileNotFoundError):
+            total += path.stat().st_size
+    return total
+
+
 IN_TREE = "SELECT SUM(files) FROM information_schema.firn_levels"
 
 
@@ -369,6 +378,67 @@ def test_xa(own_server: Make, end: str, crash: bool) -> None:
     assert _run(other, "SELECT COUNT(*) FROM f") == [(rows,)]
     other.close()
     assert server.query("XA RECOVER") == ()
+    _check(server)
+    server.crash_and_recover()
+    _check(server)
+
+
+@pytest.mark.parametrize("binlog", [False, True], ids=["plain", "binlog"])
+@pytest.mark.parametrize("crash", [False, True], ids=["restarted", "killed"])
+def test_a_commit_of_more_than_half_a_memtable(own_server: Make, crash: bool, binlog: bool) -> None:
+    """The transactions fit in memory, and their commits write files.
+
+    Memtables and log segments have 4 MiB, the minimum of segments.
+    """
+    server = _start(
+        own_server,
+        "--loose-firn-txn-memory-limit=67108864",
+        "--loose-firn-wal-segment-size=4194304",
+        "--loose-firn-memtable-size=4194304",
+        *(BINLOG if binlog else []),
+    )
+    session = server.connect("d")
+    _run(session, "BEGIN")
+    _both(session, _insert(0, 10), "UPDATE TAB SET k = 3")
+    _run(session, "COMMIT")
+    before = _bytes(server)
+    _run(session, "BEGIN")
+    _both(session, _insert(100, ROWS))
+    _run(session, "SAVEPOINT a")
+    _both(session, "DELETE FROM TAB WHERE id % 3 = 0", "UPDATE TAB SET c = CONCAT('x', c)")
+    _run(session, "ROLLBACK TO SAVEPOINT a")
+    _both(
+        session,
+        _insert(50_000, ROWS),
+        "UPDATE TAB SET k = k + 1 WHERE id % 5 = 0",
+        "INSERT INTO TAB VALUES (101, 1, 101, 'duplicate')",
+        "INSERT INTO TAB VALUES (-1, 1, 101, 'duplicate')",
+        "DELETE FROM TAB WHERE id < 5",
+    )
+    _compare(session)
+    other = server.connect("d")
+    assert _run(other, "SELECT COUNT(*) FROM f") == [(10,)]
+    # A flush of the ten rows, which may happen at any time, adds some KiB.
+    if IS_FIRN:
+        assert _bytes(server) < before + 64 * 1024
+    _run(session, "COMMIT")
+    if IS_FIRN:
+        assert _bytes(server) > before + 512 * 1024, _bytes(server) - before
+    _compare(other)
+    # The locks are released, and later changes lie above the files.
+    _both(other, "UPDATE TAB SET c = 'after' WHERE id = 102", "DELETE FROM TAB WHERE id = 103")
+    _compare(other)
+    _run(session, "XA START 'large'")
+    _both(session, "UPDATE TAB SET k = k + 7, c = CONCAT('y', LEFT(c, 180))")
+    _run(session, "XA END 'large'", "XA PREPARE 'large'")
+    session.close()
+    other.close()
+    if crash:
+        server.crash_and_recover()
+    else:
+        server.restart()
+    assert [bytes(row[3]) for row in server.query("XA RECOVER")] == [b"large"]
+    server.query("XA COMMIT 'large'")
     _check(server)
     server.crash_and_recover()
     _check(server)

@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// files, because a rename or a link may lead from one environment to the other. For example, `log`
 /// is an environment and `rest` wraps it to inject faults.
 pub struct SplitEnv {
-    /// Serves files named `*.wal`.
+    /// Serves files named `*.wal`, and `*.wal.tmp` before they have their names.
     pub log: Arc<dyn Env>,
     /// Serves all other files, directories, the clock and randomness.
     pub rest: Arc<dyn Env>,
@@ -17,7 +17,9 @@ pub struct SplitEnv {
 
 impl SplitEnv {
     fn of(&self, path: &Path) -> &dyn Env {
-        match path.extension().is_some_and(|extension| extension == "wal") {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let is_log = |name: &str| name.ends_with(".wal") || name.ends_with(".wal.tmp");
+        match name.is_some_and(is_log) {
             true => &*self.log,
             false => &*self.rest,
         }

@@ -21,8 +21,8 @@ pub use reader::{
 pub use record::{BinlogPosition, Gtid, Record, ServerRunName};
 pub use segment::{largest_below, parse_segment_name, segment_name, sync_all};
 pub use writer::{
-    Appended, ClosedSegment, FullDiskAccess, OutcomeRoom, SegmentHold, Wal, WalCut, WalOptions,
-    WalStats,
+    Appended, ClosedSegment, FullDiskAccess, OutcomeRoom, RoomAhead, SegmentHold, Wal, WalCut,
+    WalOptions, WalStats,
 };
 
 /// Position in the log of one [`Wal`]: bytes of records appended since this `Wal` was created. It

@@ -6,7 +6,7 @@ mod pipeline;
 mod stall;
 
 pub use batch::{Batch, BatchEntry};
-pub use changes::Changes;
+pub use changes::{Changes, RunCharge};
 pub use pipeline::{
     BegunCut, CommitRecord, Committed, LogCut, MemtableHost, OwnedBinlogPosition, Pipeline,
     PreparedLogPin, unknown_outcome,

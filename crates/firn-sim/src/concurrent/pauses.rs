@@ -49,6 +49,8 @@ pub(super) fn begin(seed: u64) {
             PausePoint::GateJoined => (20, 1000),
             // This pause is short, because the thread holds the mutex of the commit pipeline.
             PausePoint::Switched => (5, 100),
+            // So is this one, which lets a small commit end beside a large one. Large ones are few.
+            PausePoint::InsertersSought => (20, 300),
             // This pause lets reads want a reader that an eviction has taken and may put back.
             PausePoint::ReaderTaken => (20, 500),
         };

@@ -49,6 +49,9 @@ pub enum PausePoint {
     Sequenced,
     /// The active memtable was replaced; the mutex of the commit pipeline is held.
     Switched,
+    /// A commit of files has seen whether others insert into the active memtable, and not yet
+    /// whether that has entries; the mutex of the commit pipeline is held.
+    InsertersSought,
     /// A commit is about to be made visible.
     BeforePublish,
     /// A commit is visible; its row locks are still held.

@@ -253,8 +253,8 @@ impl RowCache {
         on.map(drop)
     }
 
-    /// As [`Self::retire`], for the commit of an ingested run. Its files have too many keys to
-    /// erase one by one, so this erases the rows of all cached keys for which `named` returns true.
+    /// As [`Self::retire`], for the commit of an ingested run whose files have too many keys to
+    /// erase one by one: erases the rows of all cached keys for which `named` returns true.
     pub fn retire_where(&self, number: u64, named: impl Fn(&[u8]) -> bool) {
         shard::raise(&self.shards, number);
         for shard in &self.shards {

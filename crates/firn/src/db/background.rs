@@ -44,12 +44,13 @@ use crate::base::pause_points::{self, PausePoint};
 use crate::base::prefix_extractor::PrefixExtractors;
 use crate::base::{Error, ErrorKind, IndexId, Result, Seqno};
 use crate::blob::BlobStore;
+use crate::cache::RowCache;
 use crate::catalog::{Catalog, Counters};
 use crate::compaction::{
     self, Backlog, CacheHandover, Job, JobContext, JobReason, JobStats, LevelTargets,
     PickerContext, RateLimiter, RestGoal, RetiredIndexes, RunningJobs, Snapshots, SpaceTracker,
 };
-use crate::env::Env;
+use crate::env::{Env, ReadClass};
 use crate::ingest::RunFactory;
 use crate::iter::TombstoneReports;
 use crate::memtable::Memtable;
@@ -58,14 +59,14 @@ use crate::store::ReservePart;
 use crate::txn::{SnapshotList, TransactionList};
 use crate::version::{Edit, FileHandle, FileMeta, Flushable, IngestedRun, Version, VersionSet};
 use crate::wal::{SegmentId, Wal};
-use crate::write::{Pipeline, Pressure, StallGate};
+use crate::write::{Pipeline, Pressure, RunCharge, StallGate};
 use blob_gc::BlobGc;
 use damage::Recheck;
 use job_history::JobHistory;
 use job_prefix_extractors::LatePrefixExtractors;
 use parking_lot::{Condvar, Mutex};
 
-use stall_input::stall_input;
+use stall_input::{is_cut_short, stall_input};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -342,9 +343,12 @@ impl BackgroundWork {
             added: added.collect(),
             ..self.edit_of(queued.id(), Some(queued.seqno()))
         };
-        let named = |user_key: &[u8]| queued.run().find(user_key).is_some();
-        super_version.rows.retire_where(queued.id(), named);
-        self.install(edit, &[queued.id()], &files.span().to_vec())
+        retire_rows(&super_version.rows, queued);
+        self.install(edit, &[queued.id()], &files.span().to_vec())?;
+        let charge = RunCharge::of(files.iter().map(|file| &**file.meta()));
+        self.stall
+            .installed(self.pipeline.commit_totals(), charge.stored_bytes);
+        Ok(())
     }
 
     /// Flushes a memtable into the space that the disk reserve keeps for one SST. Returns `None` if
@@ -401,8 +405,12 @@ impl BackgroundWork {
         super_version.rows.retire(flushed, &mut memtable.iter())?;
         self.install(edit, &[flushed], &[])?;
         let took_us = self.env.monotonic_micros().saturating_sub(started);
-        self.stall
-            .flushed(self.pipeline.commit_totals(), stats.written_bytes, took_us);
+        let frozen = &super_version.frozen;
+        let (committed, stored) = (self.pipeline.commit_totals(), stats.written_bytes);
+        match is_cut_short(frozen, frozen.len() - 1, &self.options) {
+            true => self.stall.installed(committed, stored),
+            false => self.stall.flushed(committed, stored, took_us),
+        }
         self.history.add_flush(&stats, begun_us, took_us);
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         self.counters
@@ -769,6 +777,29 @@ impl BackgroundWork {
         LevelTargets::of(&self.versions.current(), self.options.base_level_size)
     }
 }
+
+/// Prepares the row cache for the install of an ingested run: erases the rows of its keys.
+fn retire_rows(rows: &RowCache, queued: &IngestedRun) {
+    let files = &queued.run().files;
+    let bytes = files.iter().map(|file| file.meta().raw_bytes);
+    let is_small = bytes.sum::<u64>() <= RETIRED_BY_KEY_MAX;
+    let by_key = || {
+        files.iter().try_for_each(|file| {
+            let mut entries = file.reader()?.iter(ReadClass::Load, false);
+            rows.retire(queued.id(), &mut entries)
+        })
+    };
+    // If a file cannot be read, the cache gives up all rows within its bounds. The readers of the
+    // file report the damage.
+    if rows.stats().entries == 0 || !is_small || by_key().is_err() {
+        let named = |user_key: &[u8]| queued.run().find(user_key).is_some();
+        rows.retire_where(queued.id(), named);
+    }
+}
+
+/// Of an ingested run with more bytes than this, the row cache gives up all rows within the bounds
+/// of its files. To read all keys would take longer than to load these rows again.
+const RETIRED_BY_KEY_MAX: u64 = 64 << 20;
 
 #[cfg(test)]
 mod commit_wait_tests;

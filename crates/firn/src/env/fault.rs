@@ -88,6 +88,8 @@ struct FaultPlan {
     flips: Vec<Flip>,
     unreadable: Vec<String>,
     hung: Vec<PathBuf>,
+    /// Number of calls that hang.
+    hanging: usize,
     /// Directories that are kept open.
     dirs: Vec<PathBuf>,
 }
@@ -135,6 +137,11 @@ impl FaultEnv {
         self.plan.lock().hung.push(dir.to_owned());
     }
 
+    /// Number of calls that hang now.
+    pub fn hanging(&self) -> usize {
+        self.plan.lock().hanging
+    }
+
     /// Lets the calls go on that hang because of [`Self::hang`] with `dir`.
     pub fn answer(&self, dir: &Path) {
         self.plan.lock().hung.retain(|hung| hung != dir);
@@ -159,7 +166,9 @@ impl FaultEnv {
     fn pass(&self, class: CallClass, what: &str, path: &Path) -> Result<()> {
         let mut plan = self.plan.lock();
         while plan.hung.iter().any(|dir| path.starts_with(dir)) {
+            plan.hanging += 1;
             let late = self.answers.wait_for(&mut plan, HANG_MAX).timed_out();
+            plan.hanging -= 1;
             assert!(!late, "{what} {}: nobody let it go on", path.display());
         }
         plan.counts[class as usize] += 1;

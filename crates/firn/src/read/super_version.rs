@@ -112,8 +112,20 @@ pub struct SuperVersions {
     generation: AtomicU64,
     visible: Arc<AtomicU64>,
     /// All super versions that a reader may hold, oldest first.
-    held: Mutex<VecDeque<TrackedSuperVersion>>,
+    held: Mutex<HeldSuperVersions>,
 }
+
+/// The super versions that a reader may hold, and others that were not forgotten yet.
+struct HeldSuperVersions {
+    /// Oldest first.
+    list: VecDeque<TrackedSuperVersion>,
+    /// Once the list has this many elements, those without readers are forgotten.
+    sweep_at: usize,
+}
+
+/// A list of super versions is swept when it has twice as many elements as the last sweep has left,
+/// but not below this number.
+const SWEEP_MIN: usize = 16;
 
 /// A super version that a reader may hold.
 struct TrackedSuperVersion {
@@ -146,7 +158,10 @@ impl SuperVersions {
             generation: 0,
         };
         let super_version = Arc::new(super_version);
-        let held = VecDeque::from([TrackedSuperVersion::of(&super_version)]);
+        let held = HeldSuperVersions {
+            list: VecDeque::from([TrackedSuperVersion::of(&super_version)]),
+            sweep_at: SWEEP_MIN,
+        };
         Self {
             current: ArcSwap::from(super_version),
             generation: AtomicU64::new(0),
@@ -275,11 +290,11 @@ impl SuperVersions {
 
     /// The generation of the oldest super version that is held or current.
     pub fn oldest_generation(&self) -> u64 {
-        let mut held = self.held.lock();
-        while held.len() > 1 && held[0].super_version.strong_count() == 0 {
-            held.pop_front();
+        let list = &mut self.held.lock().list;
+        while list.len() > 1 && list[0].super_version.strong_count() == 0 {
+            list.pop_front();
         }
-        held[0].generation
+        list[0].generation
     }
 
     fn change(&self, next: impl FnOnce(&SuperVersion) -> SuperVersion) {
@@ -290,9 +305,14 @@ impl SuperVersions {
             ..next(&current)
         });
         // Forget all super versions without readers, not only the oldest ones: otherwise the list
-        // would grow behind one that a reader holds for long.
-        held.retain(|held| held.super_version.strong_count() > 0);
-        held.push_back(TrackedSuperVersion::of(&next));
+        // would grow behind one that a reader holds for long. Do it only when the list has doubled,
+        // because commits wait for this when the memtable is frozen.
+        if held.list.len() >= held.sweep_at {
+            held.list
+                .retain(|held| held.super_version.strong_count() > 0);
+            held.sweep_at = SWEEP_MIN.max(2 * held.list.len());
+        }
+        held.list.push_back(TrackedSuperVersion::of(&next));
         let generation = next.generation;
         self.current.store(next);
         self.generation.store(generation, Ordering::Release);
@@ -307,3 +327,6 @@ impl TrackedSuperVersion {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,7 @@ use crate::txn::{Isolation, LockOwner, Transaction, TransactionContext};
 use std::sync::Arc;
 
 /// Approximate bytes of the rows in one commit. A commit takes fewer if the limit for a
-/// transaction's memory is small.
+/// transaction's memory, or for a batch, is small.
 const PIECE_BYTES: u64 = 4 << 20;
 
 /// A row-by-row load that has begun.
@@ -49,9 +49,10 @@ impl RowLoad {
         flags: WriteFlags,
         scratch: &mut RowScratch,
     ) -> Result<WriteOutcome> {
-        // End the piece well before the transaction would spill.
-        let mutable = &self.transaction.context().mutable;
-        let limit = mutable.write_set_limit();
+        // End the piece well before the transaction would spill, or its commit would write files.
+        let context = self.transaction.context();
+        let limit = context.mutable.write_set_limit();
+        let limit = limit.min(context.pipeline.batch_bytes_max());
         if self.transaction.write_bytes() >= PIECE_BYTES.min(limit / 2) {
             self.commit_piece()?;
         }

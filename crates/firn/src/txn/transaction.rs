@@ -90,7 +90,7 @@ pub struct Transaction {
     gate_passed: bool,
     /// The charge of the gate for the transaction's statements.
     gate_charge: GateCharge,
-    /// Bytes that the transaction has committed in a batch.
+    /// Bytes for which the stall gate charges the commit of the transaction.
     committed_bytes: u64,
     /// The snapshot of the transaction. It is set only at REPEATABLE READ.
     snapshot: Option<Snapshot>,

@@ -19,11 +19,12 @@ use crate::base::key::{SEQNO_MAX, UNCOMMITTED_BIT, index_prefix};
 use crate::base::memory_tracker::{MemoryCharge, MemoryTracker};
 use crate::base::value::{ENTRY_BYTES_MAX, check_entry};
 use crate::base::{ErrorKind, IndexId, InternalKey, Kind, Result, Seqno, Value};
-use crate::ingest::RunFactory;
+use crate::ingest::{NewFiles, RunFactory};
 use frozen_memory::FrozenMemory;
 use largest_keys::LargestKeys;
 use memory::{InMemoryWrites, version_bytes};
 use parking_lot::{Mutex, MutexGuard};
+use spill::{heed, write_newest};
 use spilled_runs::{Bounds, SpilledRun, SpilledRuns};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -80,7 +81,8 @@ impl Savepoint {
 ///   interleave, so a read could not stop at the first version found;
 /// - rewriting runs at a rollback: too slow.
 pub struct WriteSet {
-    memory: InMemoryWrites,
+    /// Shared only while a commit writes it to files ([`SharedWriteSet::write_if_large`]).
+    memory: Arc<InMemoryWrites>,
     /// Writes that were in memory and are now being written as a run. They are older than `memory`
     /// and newer than `runs`.
     frozen: Option<FrozenMemory>,
@@ -110,7 +112,7 @@ impl WriteSet {
     /// An empty set that spills to files of `ingest` when it exceeds `limit` bytes of memory.
     pub fn new(limit: u64, ingest: Option<Arc<RunFactory>>) -> Self {
         Self {
-            memory: InMemoryWrites::default(),
+            memory: Arc::default(),
             frozen: None,
             runs: SpilledRuns::default(),
             tops: LargestKeys::default(),
@@ -127,7 +129,7 @@ impl WriteSet {
     }
 
     /// Makes `flag` the interrupt flag. Once it is true, merges of spilled runs, in a write or in
-    /// [`Self::seal`], end with `Interrupted`.
+    /// [`Self::seal`], end with `Interrupted`, and so does [`SharedWriteSet::write_if_large`].
     pub fn heed(&mut self, flag: Arc<AtomicBool>) {
         self.interrupted = flag;
     }
@@ -181,10 +183,15 @@ impl WriteSet {
         }
         self.position += 1;
         self.generation += 1;
-        self.memory.write(self.position, user_key, kind, value);
+        let position = self.position;
+        self.memory_mut().write(position, user_key, kind, value);
         self.tops.note(user_key);
         self.charge.set(self.bytes());
         Ok(())
+    }
+
+    fn memory_mut(&mut self) -> &mut InMemoryWrites {
+        Arc::get_mut(&mut self.memory).expect("no write during a commit")
     }
 
     fn limit(&self) -> u64 {
@@ -226,8 +233,9 @@ impl WriteSet {
             }
             Err((error, older)) => {
                 let newer = std::mem::take(&mut self.memory);
-                self.memory.absorb(&older);
-                self.memory.absorb(&newer);
+                let memory = self.memory_mut();
+                memory.absorb(&older);
+                memory.absorb(&newer);
                 Err(error)
             }
         };
@@ -283,7 +291,7 @@ impl WriteSet {
             // them there.
             let _ = self.finish_spill();
         }
-        let mut forgot = self.memory.rollback_to(mark.0);
+        let mut forgot = self.memory_mut().rollback_to(mark.0);
         self.charge.set(self.bytes());
         if mark.0 < self.runs.last() {
             self.runs.forget_after(mark.0);
@@ -298,7 +306,7 @@ impl WriteSet {
 
     /// Forgets all writes, frees the memory and removes the files.
     pub fn clear(&mut self) {
-        self.memory.clear();
+        self.memory_mut().clear();
         self.frozen = None;
         if !self.runs.is_new() {
             self.runs = SpilledRuns::default();
@@ -311,7 +319,7 @@ impl WriteSet {
 
     fn memories(&self) -> impl Iterator<Item = &InMemoryWrites> {
         let frozen = self.frozen.as_ref().map(|frozen| &**frozen.memory());
-        std::iter::once(&self.memory).chain(frozen)
+        std::iter::once(&*self.memory).chain(frozen)
     }
 
     /// Calls `f` with the newest own version of `user_key`, which may be a delete. The key's seqno
@@ -470,6 +478,49 @@ impl SharedWriteSet {
 
     fn source_generation(&self) -> u64 {
         self.source_generation.load(Ordering::Relaxed)
+    }
+
+    /// If the batch of a set in memory would have more than `batch_bytes_max` bytes, writes the
+    /// newest version of each key to durable files, for the commit. Other sessions may read the set
+    /// meanwhile. Returns `None` if the commit needs a batch: of a smaller set, of one that cannot
+    /// write files, and if there is no room or no descriptor for files. A batch may find room where
+    /// files do not: in the log's disk reserve, or in a log segment of this size that is ready.
+    ///
+    /// The set must not have spilled; [`WriteSet::seal`] is for sets that have.
+    ///
+    /// # Errors
+    /// Those of the files, except `NoSpace` and `NoDescriptor`. `Interrupted` if the flag of
+    /// [`WriteSet::heed`] is set.
+    pub fn write_if_large(&self, batch_bytes_max: u64) -> Result<Option<NewFiles>> {
+        let (ingest, memory, interrupted) = {
+            let set = self.lock();
+            debug_assert!(!set.has_spilled());
+            match &set.ingest {
+                Some(ingest) if set.batch_bytes() as u64 > batch_bytes_max => {
+                    let interrupted = Arc::clone(&set.interrupted);
+                    (Arc::clone(ingest), Arc::clone(&set.memory), interrupted)
+                }
+                _ => return Ok(None),
+            }
+        };
+        // The first bound counts all versions of a key, but the batch has only one.
+        if memory.newest_batch_bytes() <= batch_bytes_max {
+            return Ok(None);
+        }
+        let written = write_newest(&ingest, &memory, &interrupted).and_then(|files| {
+            heed(&interrupted)?;
+            files.sync().map(|()| files)
+        });
+        match written {
+            Err(error) if *error.kind() == ErrorKind::NoSpace => {
+                // The files that were finished are obsolete now. Delete them at once, and all other
+                // obsolete files: they take the room that the log needs for the batch.
+                let _ = ingest.versions().delete_obsolete();
+                Ok(None)
+            }
+            Err(error) if *error.kind() == ErrorKind::NoDescriptor => Ok(None),
+            written => written.map(Some),
+        }
     }
 
     /// An iterator that stays valid while the set changes. It is not positioned yet.

@@ -31,12 +31,35 @@ pub fn parse_segment_name(name: &str) -> Option<SegmentId> {
     (segment_name(id) == name).then_some(id)
 }
 
+/// File name of a segment of the incarnation `first` that has no id yet.
+fn aside_name(first: SegmentId) -> String {
+    format!("{}{ASIDE}", segment_name(first))
+}
+
+const ASIDE: &str = ".tmp";
+
+/// As [`list`]. Removes the files of segments that earlier incarnations have begun and given no id.
+pub(super) fn list_tidied(env: &dyn Env, dir: &Path) -> Result<Vec<SegmentId>> {
+    let names = env.list_dir(dir)?;
+    for name in &names {
+        let of_segment = name.strip_suffix(ASIDE).and_then(parse_segment_name);
+        if of_segment.is_some() {
+            // If removing fails, the file is in nobody's way, and the next open tries again.
+            let _ = env.remove(&dir.join(name));
+        }
+    }
+    Ok(ids_of(&names))
+}
+
 /// Ids of the log segments in `dir`, ascending.
 pub(super) fn list(env: &dyn Env, dir: &Path) -> Result<Vec<SegmentId>> {
-    let names = env.list_dir(dir)?;
+    Ok(ids_of(&env.list_dir(dir)?))
+}
+
+fn ids_of(names: &[String]) -> Vec<SegmentId> {
     let mut ids: Vec<_> = names.iter().filter_map(|n| parse_segment_name(n)).collect();
     ids.sort_unstable();
-    Ok(ids)
+    ids
 }
 
 /// The largest id below `end` of a log segment in `dir`; 0 if there is none.
@@ -176,28 +199,73 @@ impl Segments {
         let path = self.path(id);
         let file = match self.take_spare(size, &path)? {
             Some(file) => file,
-            None => {
-                let file = self.env.open_log(&path, true, self.direct)?;
-                self.created.fetch_add(1, Ordering::Relaxed);
-                let ready = match durable {
-                    true => file.preallocate(size),
-                    false => file.reserve(size),
-                };
-                if let Err(error) = ready {
-                    drop(file);
-                    if error.kind() != &ErrorKind::NoSpace {
-                        self.health.poison(error.clone());
-                    } else if let Err(error) = self.env.remove(&path) {
-                        // If removing fails, the half-written file stays, and the next call for
-                        // this id overwrites it.
-                        debug_assert!(error.kind() != &ErrorKind::NotFound);
-                    }
-                    return Err(error);
-                }
-                file
-            }
+            None => self.create(&path, size, durable)?,
         };
         self.begin(id, size, file, false)
+    }
+
+    /// Creates a file for a segment of `size` bytes, filled with zeros if `durable` is set.
+    fn create(&self, path: &Path, size: u64, durable: bool) -> Result<Arc<dyn LogFile>> {
+        let file = self.env.open_log(path, true, self.direct)?;
+        self.created.fetch_add(1, Ordering::Relaxed);
+        let ready = match durable {
+            true => file.preallocate(size),
+            false => file.reserve(size),
+        };
+        if let Err(error) = ready {
+            drop(file);
+            if error.kind() != &ErrorKind::NoSpace {
+                self.health.poison(error.clone());
+            } else if let Err(error) = self.env.remove(path) {
+                // If removing fails, the half-written file stays, and the next call for this path
+                // overwrites it.
+                debug_assert!(error.kind() != &ErrorKind::NotFound);
+            }
+            return Err(error);
+        }
+        Ok(file)
+    }
+
+    /// Creates a file of `size` bytes for a segment whose id is not known yet. The caller passes it
+    /// to [`Self::begin_aside`] or calls [`Self::remove_aside`], before it creates another one.
+    ///
+    /// # Errors
+    /// Those of [`Self::prepare`].
+    pub(super) fn create_aside(&self, size: u64, durable: bool) -> Result<Arc<dyn LogFile>> {
+        self.create(&self.aside(), size, durable)
+    }
+
+    /// Makes the file of [`Self::create_aside`] the segment `id`.
+    ///
+    /// # Errors
+    /// Those of [`Self::prepare`]. The file is removed then.
+    pub(super) fn begin_aside(
+        &self,
+        id: SegmentId,
+        size: u64,
+        file: Arc<dyn LogFile>,
+    ) -> Result<Arc<Segment>> {
+        let path = self.path(id);
+        if let Err(error) = self.env.rename(&self.aside(), &path) {
+            self.remove_aside();
+            return Err(error);
+        }
+        self.begin(id, size, file, false).inspect_err(|_| {
+            // If removing fails, the next segment with this id overwrites the file.
+            let _ = self.env.remove(&path);
+        })
+    }
+
+    /// Removes the file of [`Self::create_aside`].
+    pub(super) fn remove_aside(&self) {
+        // If removing fails, the next open of the log removes the file.
+        let _ = self.env.remove(&self.aside());
+    }
+
+    /// The name has the id of the incarnation, so that a log which is being closed never touches
+    /// the file of one that was opened after it.
+    fn aside(&self) -> PathBuf {
+        self.dir.join(aside_name(self.incarnation))
     }
 
     /// As [`Self::prepare`], but makes the segment of the disk reserve. `None` if the reserve is

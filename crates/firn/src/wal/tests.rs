@@ -2,6 +2,7 @@ mod concurrent;
 mod corruption;
 mod crash;
 mod faults;
+mod large_segment;
 mod lifecycle;
 mod reserve;
 mod units;

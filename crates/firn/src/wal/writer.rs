@@ -3,6 +3,7 @@
 mod closed_segments;
 mod group_commit;
 mod growing_group;
+mod large_segment;
 mod log_cut;
 mod sealed_group;
 mod state;
@@ -18,6 +19,7 @@ use crate::base::{Error, ErrorKind, Result};
 use crate::env::{BLOCK, Env};
 use crate::store::DiskReserve;
 pub use closed_segments::ClosedSegment;
+pub use large_segment::RoomAhead;
 pub use log_cut::{SegmentHold, WalCut};
 use parking_lot::{Condvar, Mutex};
 use state::WalState;
@@ -141,7 +143,7 @@ pub struct WalStats {
 /// - A segment is used only when its header, its size and its name are durable. `append` makes sure
 ///   that there is room, so on a full disk a commit fails before it has a position in the log.
 /// - After a failed write or sync nothing is written to the log any more.
-/// - The current segment, or else the prepared next one, has room for the outcome of each prepared
+/// - The current segment, or else a prepared one, has room for the outcome of each prepared
 ///   transaction: a commit that is already in the binary log must not fail for lack of space.
 ///
 /// # Steps of a durable commit
@@ -171,6 +173,9 @@ struct Shared {
     durable: AtomicU64,
     /// Held while a segment is prepared. Lock order: before `state`.
     preparing: Mutex<()>,
+    /// Held from the preparation of the room for a large append up to the append. Lock order:
+    /// before the mutexes of the pipeline and of this log.
+    large_turn: Mutex<()>,
     work: Condvar,
     /// Number of [`SegmentHold`]s: while it is not 0, no segment is released. It grows only under
     /// the mutex of `state`.
@@ -205,7 +210,7 @@ impl Wal {
         env.create_dir_all(dir)?;
         let mut old = BTreeMap::new();
         let end = end_of_names(epoch_of(first));
-        let ids = segment::list(env.as_ref(), dir)?;
+        let ids = segment::list_tidied(env.as_ref(), dir)?;
         for &id in &ids {
             if id >= end {
                 // The segment has an id of a later epoch than `first`. The thread that opens the
@@ -255,6 +260,7 @@ impl Wal {
             listener,
             durable: AtomicU64::new(0),
             preparing: Mutex::new(()),
+            large_turn: Mutex::new(()),
             work: Condvar::new(),
             held: Arc::default(),
         });
@@ -337,7 +343,7 @@ impl Wal {
     /// again at that moment. Does nothing on a full disk: [`Self::retry_next_segment`] is for that.
     pub fn ask_for_next_segment(&self) {
         let mut state = self.shared.state.lock();
-        let missing = state.next.is_none() && state.next_wanted > state.segment.id;
+        let missing = state.ready.is_empty() && state.next_wanted > state.segment.id;
         if missing && !self.shared.segments.health.is_full(Some(FullDisk::Log)) {
             state.ask_again = true;
             self.shared.work.notify_one();
@@ -439,6 +445,9 @@ impl Wal {
         if std::mem::replace(&mut self.shared.state.lock().closed, true) {
             return Ok(());
         }
+        // Wait for a segment that is being prepared. From now on nobody prepares one, because the
+        // log is closed: another incarnation may use the same ids.
+        drop(self.shared.preparing.lock());
         if self.shared.opts.discards {
             return Ok(());
         }
@@ -496,24 +505,14 @@ impl Shared {
         // Whether the records may stay in the buffer in memory if the log has no segment.
         let mut buffered = false;
         loop {
-            self.segments.health.check()?;
             let mut state = self.state.lock();
-            if state.failed {
-                return Err(self.unknown_outcome());
-            }
-            if state.closed {
-                return Err(Error::new(ErrorKind::ShutDown, "the log is closed"));
-            }
+            self.check_open(&state)?;
             if state.open.len() >= self.opts.buffer_max.clamp(GROUP_HEADER + 1, MAX_APPEND) {
                 self.flush_open(state)?;
                 continue;
             }
             let group_len = state.group_len(bytes);
-            let outcomes = match room {
-                OutcomeRoom::Leave => state.outcomes,
-                OutcomeRoom::Keep => state.outcomes + 1,
-                OutcomeRoom::Use => state.outcomes.saturating_sub(1),
-            };
+            let outcomes = state.outcomes_after(room);
             let behind = if alone { 0 } else { outcomes };
             let waits = buffered && state.segment.is_none();
             if !state.make_room(group_len, behind, access) && !waits {
@@ -566,6 +565,18 @@ impl Shared {
         }
     }
 
+    /// Fails if the log was closed or has failed.
+    fn check_open(&self, state: &WalState) -> Result<()> {
+        self.segments.health.check()?;
+        if state.failed {
+            return Err(self.unknown_outcome());
+        }
+        match state.closed {
+            true => Err(Error::new(ErrorKind::ShutDown, "the log is closed")),
+            false => Ok(()),
+        }
+    }
+
     /// Counts the records and drops them, in a log that is never replayed. Their position is
     /// durable at once, so that nobody waits for it.
     fn discard(&self, records: &[Record<'_>]) -> Result<Appended> {
@@ -584,8 +595,8 @@ impl Shared {
         })
     }
 
-    /// Prepares the segment after the current one with `room` bytes for a group, unless it is
-    /// already prepared.
+    /// Prepares a segment behind the current one with `room` bytes for a group, unless there is one
+    /// already.
     fn prepare_next(&self, room: u64, access: FullDiskAccess) -> Result<Arc<Segment>> {
         self.prepare(room, access, true)
     }
@@ -601,24 +612,33 @@ impl Shared {
         let _preparing = self.preparing.lock();
         let (id, durable, room, given) = {
             let mut state = self.state.lock();
+            // The close itself needs a segment for outcomes that wait in the buffer, because the
+            // log has none yet.
+            match state.closed && state.segment.is_none() {
+                true => self.segments.health.check()?,
+                false => self.check_open(&state)?,
+            }
             let room = match for_outcomes {
                 true => room.max(outcome_room(state.outcomes)),
                 false => room,
             };
-            if let Some(next) = &state.next
-                && has_room(next, room, access)
-            {
-                return Ok(Arc::clone(next));
+            if let Some(prepared) = state.prepared(room, access) {
+                return Ok(Arc::clone(prepared));
             }
-            // A next segment was prepared, but it is too small for `room`. It has no group yet, so
-            // a larger one is prepared in its place, with the same id. There is one exception: the
-            // room that the log keeps for the outcomes of prepared transactions may lie in that
+            // The prepared segments are too small for `room`, so a larger one is prepared behind
+            // them: if there is no room or no descriptor for it, smaller groups still have them.
+            // But a segment that is made of the disk reserve and has no group yet is given back,
+            // and another one is prepared in its place, with the same id. There is one exception:
+            // the room that the log keeps for the outcomes of prepared transactions may lie in that
             // segment, because the current one has none left. Then that segment becomes the current
-            // one now, and the larger one is prepared to follow it.
-            state.use_kept_room();
-            let given = state.next.take().filter(|next| next.reserve);
-            (state.segment.id + 1, state.wants_durable, room, given)
+            // one now, and the other one is prepared to follow it.
+            if state.ready.iter().all(|next| next.reserve) {
+                state.use_kept_room();
+            }
+            let given = state.take_reserve();
+            (state.id_behind(), state.wants_durable, room, given)
         };
+        let is_usual = FIRST_GROUP + room <= self.opts.segment_size;
         if let Some(given) = given {
             self.segments.give_back(given.id, given.size)?;
         }
@@ -642,7 +662,10 @@ impl Shared {
             Some(kept) => kept,
             None => {
                 let prepared = self.segments.prepare(id, room, durable);
-                self.segments.health.note(FullDisk::Log, &prepared);
+                // A disk without room for a larger segment may have room for one of the usual size.
+                if is_usual || prepared.is_ok() {
+                    self.segments.health.note(FullDisk::Log, &prepared);
+                }
                 match prepared {
                     Err(full) if exits && *full.kind() == ErrorKind::NoSpace => {
                         in_reserve()?.ok_or(full)?
@@ -651,7 +674,7 @@ impl Shared {
                 }
             }
         };
-        self.state.lock().next = Some(Arc::clone(&next));
+        self.state.lock().place(&next);
         Ok(next)
     }
 
@@ -668,7 +691,9 @@ impl Shared {
             tried = state.next_wanted;
             state.ask_again = false;
             drop(state);
-            if let Err(error) = self.prepare_next(0, FullDiskAccess::Ordinary) {
+            if let Err(error) = self.prepare_next(0, FullDiskAccess::Ordinary)
+                && !matches!(error.kind(), ErrorKind::ShutDown | ErrorKind::Poisoned)
+            {
                 // Only report the error: the append that needs the segment will try again and
                 // return the error to its caller.
                 let message = format!("the next log segment is not ready: {error}");

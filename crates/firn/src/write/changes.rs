@@ -8,6 +8,36 @@ use crate::version::FileMeta;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+/// The stall gate charges the commit of a run for at most this many bytes, as for a large batch.
+/// Writers pay for what others owe, and a transaction of hundreds of gigabytes would make them pay
+/// for hours.
+const RUN_CHARGE_MAX: u64 = 64 << 20;
+
+/// The part of a run for which the stall gate charges its commit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RunCharge {
+    /// Bytes of the entries: the charge.
+    pub bytes: u64,
+    /// Stored bytes of these entries.
+    pub stored_bytes: u64,
+}
+
+impl RunCharge {
+    /// The charge of a run with these files. Of a run with more than [`RUN_CHARGE_MAX`] bytes it is
+    /// a part, with the same ratio of stored bytes.
+    pub fn of<'a>(files: impl Iterator<Item = &'a FileMeta>) -> Self {
+        let sums = files.fold((0, 0), |(raw, stored), file| {
+            (raw + file.raw_bytes, stored + file.size)
+        });
+        let bytes = sums.0.min(RUN_CHARGE_MAX);
+        let stored = u128::from(sums.1) * u128::from(bytes) / u128::from(sums.0.max(1));
+        Self {
+            bytes,
+            stored_bytes: stored as u64,
+        }
+    }
+}
+
 /// The changes of a transaction, in memory or in SSTs.
 #[derive(Debug, Clone)]
 pub enum Changes {
@@ -32,6 +62,16 @@ impl Changes {
         match self {
             Self::Batch(batch) => batch.as_bytes().len() as u64,
             Self::Run(_) => 0,
+        }
+    }
+
+    /// Bytes for which the stall gate charges the commit. A run takes no room in a memtable. But
+    /// its files are as much work for compactions as those of a flush, so it is charged as a batch
+    /// would be, up to [`RUN_CHARGE_MAX`].
+    pub fn charged_bytes(&self) -> u64 {
+        match self {
+            Self::Batch(_) => self.batch_bytes(),
+            Self::Run(files) => RunCharge::of(files.iter()).bytes,
         }
     }
 
@@ -67,3 +107,6 @@ impl Changes {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

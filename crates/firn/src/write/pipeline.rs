@@ -70,12 +70,20 @@ pub trait MemtableHost: Send + Sync {
     fn switched(&self, queued: &[Flushable], active: Arc<Memtable>);
 }
 
+/// A commit that has its seqno and is not published.
+#[derive(Default)]
+struct QueuedCommit {
+    applied: bool,
+    /// Wakes the thread of the commit, if that waits for the publication.
+    waiter: Option<Arc<Condvar>>,
+}
+
 struct PipelineState {
     last_seqno: Seqno,
     active: Arc<Memtable>,
-    /// One element for each commit that has its seqno and is not published, oldest first. An
-    /// element says whether its commit is applied. The last element is that of `last_seqno`.
-    queue: VecDeque<bool>,
+    /// One element for each commit that has its seqno and is not published, oldest first. The last
+    /// element is that of `last_seqno`.
+    queue: VecDeque<QueuedCommit>,
     /// Commits whose log records may not be durable yet, oldest first. If the log fails, the first
     /// of them that is not durable and all later ones are hidden.
     undurable: VecDeque<(Lsn, Seqno)>,
@@ -92,11 +100,10 @@ struct PipelineState {
     /// End of the binary log before the last change of the catalog, if the server reported it. The
     /// log archive records it.
     schema_change_position: Option<OwnedBinlogPosition>,
-    /// Commits of batches, and their bytes.
+    /// Commits, and the bytes for which the stall gate charges them.
     totals: CommitTotals,
     /// The wall-clock time that the log recorded last, in steps of `CLOCK_STEP_US`.
     clock: u64,
-    waiting_for_publication: usize,
     poisoned: bool,
     /// Commits with this seqno or a larger one never become visible, because the log has lost them
     /// or a bug has kept one of them from being applied. `Seqno::MAX` as long as there are no such
@@ -117,7 +124,6 @@ pub struct Pipeline {
     /// The database's file store, if the log is archived.
     archived: Option<FileStore>,
     state: Mutex<PipelineState>,
-    published: Condvar,
 }
 
 impl Pipeline {
@@ -145,7 +151,6 @@ impl Pipeline {
             schema_change_position: None,
             totals: CommitTotals::default(),
             clock: 0,
-            waiting_for_publication: 0,
             poisoned: false,
             lost_from: Seqno::MAX,
             hidden_from: None,
@@ -159,7 +164,6 @@ impl Pipeline {
             host,
             archived: None,
             state: Mutex::new(state),
-            published: Condvar::new(),
         }
     }
 
@@ -187,13 +191,24 @@ impl Pipeline {
         }
     }
 
-    /// Ends the charge of a transaction that has passed the gate and has committed `bytes` in a
-    /// batch; 0 if it was rolled back.
+    /// Ends the charge of a transaction that has passed the gate, and whose commit was charged for
+    /// `bytes` ([`Changes::charged_bytes`](super::Changes::charged_bytes)); 0 after a rollback.
     pub fn settle(&self, charge: GateCharge, bytes: u64) {
         self.stall.settle(charge, bytes);
     }
 
-    /// Commits of batches so far.
+    /// A commit whose batch would have more bytes should be a run of files. Smaller runs would fill
+    /// L0 with runs that are much smaller than memtables.
+    pub fn batch_bytes_max(&self) -> u64 {
+        let half_memtable = self.mutable.freeze_at() / 2;
+        match self.health.is_full(None) {
+            // A batch may go into the log's disk reserve.
+            true => u64::MAX,
+            false => self.wal.usual_append_max().max(half_memtable),
+        }
+    }
+
+    /// Commits so far, and the bytes for which the stall gate charged them.
     pub fn commit_totals(&self) -> CommitTotals {
         self.state.lock().totals
     }

@@ -202,6 +202,14 @@ impl StallGate {
         self.adjust(state);
     }
 
+    /// Notes that `stored` more bytes are in L0, which say nothing about how fast flushes are:
+    /// those of an ingested run, or of a tiny memtable. `committed` is as for [`Self::flushed`].
+    pub fn installed(&self, committed: CommitTotals, stored: u64) {
+        let mut state = self.state.lock();
+        state.drain.installed(committed, stored);
+        self.adjust(state);
+    }
+
     /// Notes that a compaction begins.
     pub fn job_begins(&self) {
         let now = self.env.monotonic_micros();

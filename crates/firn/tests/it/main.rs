@@ -12,6 +12,7 @@ mod foreign_keys;
 mod full_disk_commit;
 mod full_disk_deletes;
 mod fuzz;
+mod large_commit;
 mod layers;
 mod memory;
 mod open_memory;

@@ -10,19 +10,56 @@
 //!
 //! Invariants
 //! - Locks are held until the commit is visible: a waiter that gets a lock finds the new row.
-//! - Files of a spilled write set belong to the log as soon as a record may name them. After a
-//!   failure of the log such a record may have survived, so the files stay. After any other failure
-//!   the files still belong to the write set.
+//! - Files of a write set belong to the log as soon as a record may name them. After a failure of
+//!   the log, or a panic, such a record may have survived, so the files stay. After any other
+//!   failure those of a spilled write set still belong to it, and those of a large one are removed.
 //! - A prepared transaction never loses its changes: if its rollback cannot be logged, the next
 //!   open of the database finds the transaction prepared.
 
 use super::*;
 use crate::txn::commit_wait::CommitWait;
+use crate::txn::write_set::SealedWriteSet;
+use crate::version::FileMeta;
+use parking_lot::MutexGuard;
 
 /// A commit allocates at most this many bytes at once for its batch; a larger batch grows by
 /// doubling. The expected size may be far too large: it counts every version of a key, and the
 /// batch has only one.
 const BATCH_ROOM_MAX: usize = 64 << 10;
+
+/// The sealed writes of a transaction while the record that names their files is appended. If the
+/// append panics, the record may be in the log, so the files stay.
+struct SealedWrites<'a> {
+    writes: MutexGuard<'a, WriteSet>,
+    sealed: Option<SealedWriteSet>,
+}
+
+impl<'a> SealedWrites<'a> {
+    fn of(writes: &'a SharedWriteSet) -> Result<Self> {
+        let mut writes = writes.lock();
+        let sealed = Some(writes.seal()?);
+        Ok(Self { writes, sealed })
+    }
+
+    fn files(&self) -> &[FileMeta] {
+        self.sealed.as_ref().map_or(&[], SealedWriteSet::files)
+    }
+
+    /// Leaves the files to the log.
+    fn release(&mut self) {
+        if let Some(sealed) = self.sealed.take() {
+            self.writes.release(sealed);
+        }
+    }
+}
+
+impl Drop for SealedWrites<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.release();
+        }
+    }
+}
 
 impl Transaction {
     /// Commits: makes the changes visible, releases the locks, and waits until the commit is as
@@ -31,7 +68,7 @@ impl Transaction {
     /// # Errors
     /// `Poisoned` and `ShutDown`: the log failed, and the outcome may be unknown until the database
     /// is reopened. After all other errors nothing is committed: `NoSpace`; `TooLarge`; `Io` or
-    /// `Corruption` of spilled files or blobs; `Interrupted` while spilled runs are merged or keys
+    /// `Corruption` of spilled files or blobs; `Interrupted` while files are written or keys
     /// validated; `Unsupported` for a log record over 1 GiB, or if no seqno is left; `Deadlock` if
     /// another transaction was first in an optimistic table: this one must roll back.
     pub fn commit(&mut self) -> Result<()> {
@@ -94,7 +131,7 @@ impl Transaction {
             cx.pipeline
                 .commit_changes(CommitRecord::Batch, changes, &source, counters)
         })?;
-        self.committed_bytes = committed.1.batch_bytes();
+        self.committed_bytes = committed.1.charged_bytes();
         self.row_counts.commit();
         Ok(Some(committed.0.lsn))
     }
@@ -149,8 +186,8 @@ impl Transaction {
     }
 
     /// Passes the transaction's writes to `log`, a function that appends a record of them to the
-    /// log. Of spilled writes the record has the names of their files; once it is appended, the log
-    /// owns the files.
+    /// log. Of spilled writes, and of more than the log takes in a batch, the record has the names
+    /// of their files; once it is appended, the log owns the files.
     pub(super) fn hand_over<T>(
         &mut self,
         log: impl FnOnce(&TransactionContext, &Arc<Changes>, &[(u64, CounterValue)]) -> Result<T>,
@@ -158,16 +195,36 @@ impl Transaction {
         // Sync the blobs in every flush mode: if the record survives a crash, its blobs must
         // survive too.
         self.blobs.sync()?;
-        let mut writes = self.writes.lock();
-        if !writes.has_spilled() {
-            let mut batch = Batch::with_capacity(writes.batch_bytes().min(BATCH_ROOM_MAX));
-            writes.for_each_final(|key, kind, value| batch.add(key, kind, value));
-            drop(writes);
-            let changes = Arc::new(Changes::Batch(batch));
-            let logged = log(&self.cx, &changes, &self.counters)?;
-            return Ok((logged, changes));
+        if self.writes.lock().has_spilled() {
+            return self.hand_over_spilled(log);
         }
-        let sealed = writes.seal()?;
+        let batch_bytes_max = self.cx.pipeline.batch_bytes_max();
+        if let Some(files) = self.writes.write_if_large(batch_bytes_max)? {
+            // From here on a panic leaves the files, because the record may be in the log.
+            let changes = Arc::new(Changes::Run(files.keep()));
+            let logged = log(&self.cx, &changes, &self.counters);
+            if !self.log_may_name_files(&logged) {
+                let files = changes.files().iter();
+                let files: Vec<_> = files.map(|file| (file.file_id, file.size)).collect();
+                self.cx.ingest.versions().give_up(&files);
+            }
+            return Ok((logged?, changes));
+        }
+        let writes = self.writes.lock();
+        let mut batch = Batch::with_capacity(writes.batch_bytes().min(BATCH_ROOM_MAX));
+        writes.for_each_final(|key, kind, value| batch.add(key, kind, value));
+        drop(writes);
+        let changes = Arc::new(Changes::Batch(batch));
+        let logged = log(&self.cx, &changes, &self.counters)?;
+        Ok((logged, changes))
+    }
+
+    /// As [`Self::hand_over`], for a write set that has spilled.
+    fn hand_over_spilled<T>(
+        &self,
+        log: impl FnOnce(&TransactionContext, &Arc<Changes>, &[(u64, CounterValue)]) -> Result<T>,
+    ) -> Result<(T, Arc<Changes>)> {
+        let mut sealed = SealedWrites::of(&self.writes)?;
         // If all spilled writes were rolled back, the sealed write set has no file: log an empty
         // batch.
         let changes = match sealed.files() {
@@ -176,14 +233,18 @@ impl Transaction {
         };
         let changes = Arc::new(changes);
         let logged = log(&self.cx, &changes, &self.counters);
-        // If the log has failed, the record of this commit may still be in the log after a crash.
-        // So the files that the record names must stay.
-        let unknown =
-            |error: &Error| self.cx.pipeline.is_poisoned() || *error.kind() == ErrorKind::ShutDown;
-        if logged.as_ref().err().is_none_or(unknown) {
-            writes.release(sealed);
+        if self.log_may_name_files(&logged) {
+            sealed.release();
         }
         Ok((logged?, changes))
+    }
+
+    /// Whether the files of a record must stay, after an append of the record with this result. If
+    /// the log has failed, the record may still be in it after a crash.
+    fn log_may_name_files<T>(&self, logged: &Result<T>) -> bool {
+        let unknown =
+            |error: &Error| self.cx.pipeline.is_poisoned() || *error.kind() == ErrorKind::ShutDown;
+        logged.as_ref().err().is_none_or(unknown)
     }
 
     /// Second phase: assigns the seqno and makes the changes visible, without I/O. `binlog` is the
@@ -215,7 +276,7 @@ impl Transaction {
         let source = self.cx.ingest.versions().source();
         let pipeline = &self.cx.pipeline;
         let committed = pipeline.commit_changes(what, changes, source, &[])?;
-        self.committed_bytes = changes.batch_bytes();
+        self.committed_bytes = changes.charged_bytes();
         self.phase = Phase::Committed {
             lsn: committed.lsn,
             in_binlog,

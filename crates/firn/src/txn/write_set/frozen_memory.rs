@@ -31,10 +31,9 @@ impl FrozenMemory {
     /// writes all of it before it returns.
     pub(super) fn begin(
         ingest: &Arc<RunFactory>,
-        memory: InMemoryWrites,
+        memory: Arc<InMemoryWrites>,
         runs: &SpilledRuns,
     ) -> Self {
-        let memory = Arc::new(memory);
         let plan = SpillPlan::new(ingest, &memory, runs);
         let work = {
             let (ingest, memory) = (Arc::clone(ingest), Arc::clone(&memory));

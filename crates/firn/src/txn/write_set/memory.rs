@@ -178,6 +178,14 @@ impl InMemoryWrites {
         room as usize
     }
 
+    /// As [`Self::batch_bytes`], without the versions that a newer one replaces: closer, but slower
+    /// to compute.
+    pub(super) fn newest_batch_bytes(&self) -> u64 {
+        let newest = self.iter().map(|versions| versions.newest());
+        let bytes = newest.map(|newest| newest.key.len() + newest.value.len());
+        bytes.map(|bytes| bytes as u64 + BATCH_ENTRY_OVERHEAD).sum()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.versions.len() == 0
     }

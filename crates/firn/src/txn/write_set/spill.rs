@@ -1,13 +1,14 @@
-//! Writes the memory of a write set as a spilled run.
+//! Writes the memory of a write set as a run: for a spill, or for a commit.
 
-use super::memory::InMemoryWrites;
+use super::memory::{InMemoryWrites, OwnVersions};
 use super::spilled_runs::SpilledRuns;
 use crate::base::key::index_id_of;
-use crate::base::{IndexId, Result};
+use crate::base::{Error, ErrorKind, IndexId, Result};
 use crate::ingest::{NewFiles, RunFactory, RunWriter};
 use crate::sst::Density;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The entries of one index in a spill are written densely only if they have at least this many
 /// bytes before compression.
@@ -23,12 +24,13 @@ const OWN_FILE_SHARE: u64 = 16;
 const DISORDER_MAX: u64 = 5;
 
 /// Decides for each index how densely its entries are written when the in-memory part of a write
-/// set is spilled.
+/// set becomes a run.
 ///
-/// An index gets files of the last level's density if its keys were written in key order, are
-/// greater than all keys of this index that the set has spilled, and lie where the tree's files
-/// have no keys: such files are likely to be installed unchanged. All other files are merged sooner
-/// or later, and are compressed lightly.
+/// In a spill, an index gets files of the last level's density if its keys were written in key
+/// order, are greater than all keys of this index that the set has spilled, and lie where the
+/// tree's files have no keys: such files are likely to be installed unchanged. All other files are
+/// merged sooner or later, and are compressed lightly. Files of a commit are not merged with later
+/// writes of the set, so there the order of the writes does not matter.
 pub(super) struct SpillPlan {
     /// By index, ascending.
     parts: Vec<IndexSpill>,
@@ -38,7 +40,7 @@ impl SpillPlan {
     /// The plan for `memory`, which is newer than `runs`.
     pub(super) fn new(ingest: &RunFactory, memory: &InMemoryWrites, runs: &SpilledRuns) -> Self {
         Self {
-            parts: parts(ingest, memory, runs),
+            parts: parts(ingest, memory, Some(runs)),
         }
     }
 }
@@ -59,6 +61,45 @@ pub(super) fn spill(
     memory: &InMemoryWrites,
     plan: SpillPlan,
 ) -> Result<NewFiles> {
+    let writer = |density, expected| ingest.writer(density, expected).unsynced();
+    let write = |writer: &mut RunWriter, versions: OwnVersions<'_>| {
+        let key = versions.key();
+        versions.newest_first().try_for_each(|version| {
+            let key = crate::base::InternalKey::new(key, version.seqno(), version.kind);
+            writer.add_version(key, version.value)
+        })
+    };
+    write_parts(ingest, memory, plan, writer, write)
+}
+
+/// Writes the newest version of each key in `memory` as a run, for a commit. The contents of the
+/// files are synced; [`NewFiles::sync`] syncs their names. Ends with `Interrupted` once the flag is
+/// set.
+pub(super) fn write_newest(
+    ingest: &Arc<RunFactory>,
+    memory: &InMemoryWrites,
+    interrupted: &AtomicBool,
+) -> Result<NewFiles> {
+    let plan = SpillPlan {
+        parts: parts(ingest, memory, None),
+    };
+    let writer = |density, expected| ingest.writer(density, expected);
+    let write = |writer: &mut RunWriter, versions: OwnVersions<'_>| {
+        heed(interrupted)?;
+        let newest = versions.newest();
+        writer.add(newest.key, newest.kind, newest.value)
+    };
+    write_parts(ingest, memory, plan, writer, write)
+}
+
+/// Writes a run with writers that `new_writer` makes; `write` adds the versions of one key.
+fn write_parts(
+    ingest: &Arc<RunFactory>,
+    memory: &InMemoryWrites,
+    plan: SpillPlan,
+    new_writer: impl Fn(Density, u64) -> RunWriter,
+    write: impl Fn(&mut RunWriter, OwnVersions<'_>) -> Result<()>,
+) -> Result<NewFiles> {
     let bytes: u64 = plan.parts.iter().map(|part| part.bytes).sum();
     let mut parts = plan.parts.into_iter().peekable();
     let (mut density, mut was_large) = (None, false);
@@ -71,18 +112,28 @@ pub(super) fn spill(
             if density != Some(part.density) || large || was_large {
                 finish(writer.take(), &mut files)?;
                 density = Some(part.density);
-                writer = Some(ingest.writer(part.density, memory.bytes()).unsynced());
+                writer = Some(new_writer(part.density, memory.bytes()));
             }
             was_large = large;
         }
-        let writer = writer.get_or_insert_with(|| ingest.writer(Density::Light, 0).unsynced());
-        for version in versions.newest_first() {
-            let key = crate::base::InternalKey::new(key, version.seqno(), version.kind);
-            writer.add_version(key, version.value)?;
-        }
+        write(
+            writer.get_or_insert_with(|| new_writer(Density::Light, 0)),
+            versions,
+        )?;
     }
     finish(writer, &mut files)?;
     Ok(files.unwrap_or_else(|| ingest.no_files()))
+}
+
+/// Fails with `Interrupted` if the flag is set.
+pub(super) fn heed(interrupted: &AtomicBool) -> Result<()> {
+    match interrupted.load(Ordering::Relaxed) {
+        true => Err(Error::new(
+            ErrorKind::Interrupted,
+            "while writing a large transaction",
+        )),
+        false => Ok(()),
+    }
 }
 
 /// Finishes `writer`, if there is one, and adds its files to `files`.
@@ -97,8 +148,13 @@ pub(super) fn finish(writer: Option<RunWriter>, files: &mut Option<NewFiles>) ->
     Ok(())
 }
 
-/// Computes the parts of a [`SpillPlan`].
-fn parts(ingest: &RunFactory, memory: &InMemoryWrites, runs: &SpilledRuns) -> Vec<IndexSpill> {
+/// Computes the parts of a [`SpillPlan`]: of a spill beside the earlier `runs`, or of a commit if
+/// `runs` is `None`.
+fn parts(
+    ingest: &RunFactory,
+    memory: &InMemoryWrites,
+    runs: Option<&SpilledRuns>,
+) -> Vec<IndexSpill> {
     struct IndexTotals<'a> {
         index: Option<IndexId>,
         smallest: &'a [u8],
@@ -132,9 +188,10 @@ fn parts(ingest: &RunFactory, memory: &InMemoryWrites, runs: &SpilledRuns) -> Ve
         part.position = position;
     }
     let density = |part: &IndexTotals<'_>| {
-        let ordered = part.disorder * 100 <= part.keys * DISORDER_MAX;
+        let ordered = runs.is_none() || part.disorder * 100 <= part.keys * DISORDER_MAX;
         let beyond = || {
-            let mut files = runs.list.iter().flat_map(|run| &run.run.files);
+            let runs = runs.iter().flat_map(|runs| &runs.list);
+            let mut files = runs.flat_map(|run| &run.run.files);
             files.all(|file| {
                 let other = index_id_of(&file.largest) != part.index
                     && index_id_of(&file.smallest) != part.index;

@@ -1,15 +1,15 @@
 //! Merges spilled runs, into fewer runs or for the commit.
 
-use super::spill::{finish, overlaps_no_file};
+use super::spill::{finish, heed, overlaps_no_file};
 use super::spilled_runs::{SpilledRun, SpilledRunIter, SpilledRuns, positions};
-use crate::base::{Error, ErrorKind, InternalIterator, Result};
+use crate::base::{InternalIterator, Result};
 use crate::ingest::{NewFiles, RunFactory, RunWriter};
 use crate::iter::MergeIter;
 use crate::sst::Density;
 use crate::version::{FileHandle, FileMeta, Run};
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 /// This many runs of a tier are merged into one run of the next tier.
 pub(super) const FAN_IN: usize = 16;
@@ -110,17 +110,6 @@ fn stays(
     match aim {
         MergePurpose::Fewer => !dead.covers(first, last),
         MergePurpose::Commit => file.superseded == 0 && !dead.touches(first, last),
-    }
-}
-
-/// Fails with `Interrupted` if the flag is set.
-fn heed(interrupted: &AtomicBool) -> Result<()> {
-    match interrupted.load(Ordering::Relaxed) {
-        true => Err(Error::new(
-            ErrorKind::Interrupted,
-            "while writing a large transaction",
-        )),
-        false => Ok(()),
     }
 }
 

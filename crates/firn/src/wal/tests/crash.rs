@@ -49,7 +49,11 @@ fn work(env: &MemEnv, rng: &mut StdRng, history: &mut History, next: (SegmentId,
         let last = history.appended.len() as u64;
         let seqnos: Vec<u64> = (1..rng.random_range(2..4)).map(|n| last + n).collect();
         let group: Vec<_> = seqnos.iter().map(|&s| batch(s, &bytes)).collect();
-        let Ok(appended) = wal.append(&group, OutcomeRoom::Leave) else {
+        let asked = [0, group.len() * bytes.len()][rng.random_range(0..2)];
+        let room_ahead = wal.prepare_room(asked, OutcomeRoom::Leave);
+        let appended = wal.append(&group, OutcomeRoom::Leave);
+        drop(room_ahead);
+        let Ok(appended) = appended else {
             return;
         };
         history.appended.extend(seqnos.iter().map(|_| bytes[0]));

@@ -146,7 +146,12 @@ fn outcomes_find_room_beside_the_reserve() {
                     rng.random_range(0..most)
                 }
             };
-            match wal.append_to(&[batch(seqno + 1, &vec![7; bytes])], room, access) {
+            // A caller may ask for the room ahead, also for less than it appends then.
+            let asked = [0, bytes / 2, bytes][rng.random_range(0..3)];
+            let room_ahead = wal.prepare_room(asked, room);
+            let appended = wal.append_to(&[batch(seqno + 1, &vec![7; bytes])], room, access);
+            drop(room_ahead);
+            match appended {
                 Ok(appended) => {
                     seqno += 1;
                     match room {

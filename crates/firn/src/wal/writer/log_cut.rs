@@ -70,8 +70,8 @@ impl Wal {
         if state.closed {
             return Err(Error::new(ErrorKind::ShutDown, "the log is closed"));
         }
-        let room = FIRST_GROUP + outcome_room(state.outcomes);
-        if state.next.as_ref().is_none_or(|next| next.size < room) {
+        let room = outcome_room(state.outcomes);
+        if state.prepared(room, FullDiskAccess::Exits).is_none() {
             return Ok(None);
         }
         if state.segment.is_none() {
@@ -92,7 +92,7 @@ impl Wal {
             lsn: state.appended,
             segment: state.segment.id,
         };
-        let rotated = state.rotate(0);
+        let rotated = state.rotate(room as usize);
         debug_assert!(rotated, "the next segment was there");
         Ok(Some(cut))
     }

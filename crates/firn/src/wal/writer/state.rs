@@ -6,9 +6,11 @@ use super::super::frame::{FIRST_GROUP, GROUP_HEADER, GroupHeader, blocks_for};
 use super::super::segment::{OldSegment, Segment};
 use super::super::{GroupNumber, LogEnd, Lsn, SegmentId};
 use super::sealed_group::{GrowingGroup, SealedGroup};
-use super::{FullDiskAccess, WalOptions, WalStats, has_room, margin, outcome_room, takes};
+use super::{
+    FullDiskAccess, OutcomeRoom, WalOptions, WalStats, has_room, margin, outcome_room, takes,
+};
 use crate::env::{AlignedBuf, BLOCK};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// A group's buffer is kept for reuse after the write, if its content has at most this many bytes.
@@ -43,8 +45,9 @@ pub(super) struct WalState {
     /// Changes whenever the growth of the last group ends. A thread that writes the group without
     /// the mutex compares it before and after the write.
     pub growth_generation: u64,
-    /// The next segment, if it is already prepared.
-    pub next: Option<Arc<Segment>>,
+    /// The segments that are prepared to follow the current one, with the ids after its id. Mostly
+    /// it is one; behind it may be larger ones, for groups that do not fit it.
+    pub ready: VecDeque<Arc<Segment>>,
     /// Number of prepared transactions whose outcome is not in the log yet.
     pub outcomes: u64,
     /// Id of the segment that the background thread has been asked to prepare.
@@ -94,7 +97,7 @@ impl WalState {
             previous_segment: prev.segment,
             tail: None,
             growth_generation: 0,
-            next: None,
+            ready: VecDeque::new(),
             outcomes: 0,
             next_wanted: 0,
             ask_again: false,
@@ -124,6 +127,15 @@ impl WalState {
         blocks_for(self.open.len().max(GROUP_HEADER) + more)
     }
 
+    /// Number of outcomes that are expected after an append with this effect.
+    pub(super) fn outcomes_after(&self, room: OutcomeRoom) -> u64 {
+        match room {
+            OutcomeRoom::Leave => self.outcomes,
+            OutcomeRoom::Keep => self.outcomes + 1,
+            OutcomeRoom::Use => self.outcomes.saturating_sub(1),
+        }
+    }
+
     pub(super) fn fits(&self, group_len: usize) -> bool {
         self.next_block() + group_len as u64 <= self.segment.size
     }
@@ -145,9 +157,37 @@ impl WalState {
             return true;
         }
         let room = group_len as u64 + kept;
-        let next = self.next.as_ref();
-        let ready = next.is_some_and(|next| has_room(next, room, access));
-        ready && (stays && self.fits(group_len + left) || self.rotate(group_len))
+        self.steps_to(room, access).is_some()
+            && (stays && self.fits(group_len + left) || self.advance(room, access))
+    }
+
+    /// Whether an ordinary group of `room` bytes finds its room in the current segment or in a
+    /// prepared one.
+    pub(super) fn has_ready(&self, room: u64) -> bool {
+        let access = FullDiskAccess::Ordinary;
+        takes(&self.segment, access) && self.fits(room as usize)
+            || self.steps_to(room, access).is_some()
+    }
+
+    /// The prepared segment to which the log would go for groups of `room` bytes.
+    pub(super) fn prepared(&self, room: u64, access: FullDiskAccess) -> Option<&Arc<Segment>> {
+        self.ready.get(self.steps_to(room, access)? - 1)
+    }
+
+    /// By how many segments the log must move on to have `room` bytes for groups. `None` if no
+    /// prepared segment has that room.
+    fn steps_to(&self, room: u64, access: FullDiskAccess) -> Option<usize> {
+        let mut ready = self.ready.iter();
+        let at = ready.position(|segment| has_room(segment, room, access));
+        at.map(|at| at + 1)
+    }
+
+    /// Makes the first prepared segment that has `room` bytes for groups the current one. Those
+    /// before it stay empty. Returns whether there is one.
+    fn advance(&mut self, room: u64, access: FullDiskAccess) -> bool {
+        let steps = self.steps_to(room, access);
+        (0..steps.unwrap_or(0)).for_each(|_| self.enter_next());
+        steps.is_some()
     }
 
     /// Moves the open group to the next segment, if the room for the expected outcomes is in that
@@ -176,12 +216,15 @@ impl WalState {
         self.offset > FIRST_GROUP || !self.open.is_empty()
     }
 
-    /// Makes the prepared next segment the current one, if it has room for an open group of
-    /// `group_len` bytes. Returns whether it did.
+    /// Moves the log to a prepared segment that has room for an open group of `group_len` bytes.
+    /// Returns whether there is one.
     pub(super) fn rotate(&mut self, group_len: usize) -> bool {
-        let has_room = |s: &mut Arc<Segment>| s.size >= FIRST_GROUP + group_len as u64;
-        let Some(next) = self.next.take_if(has_room) else {
-            return false;
+        self.advance(group_len as u64, FullDiskAccess::Exits)
+    }
+
+    fn enter_next(&mut self) {
+        let Some(next) = self.ready.pop_front() else {
+            return;
         };
         if self.offset > FIRST_GROUP {
             self.previous_segment = self.segment.id;
@@ -193,7 +236,24 @@ impl WalState {
         self.segment = next;
         self.offset = FIRST_GROUP;
         self.segment_first = self.last_group + 1;
-        true
+    }
+
+    /// The id for a segment behind all that are prepared.
+    pub(super) fn id_behind(&self) -> SegmentId {
+        self.ready.back().unwrap_or(&self.segment).id + 1
+    }
+
+    /// Adds a prepared segment, behind all others.
+    pub(super) fn place(&mut self, segment: &Arc<Segment>) {
+        debug_assert_eq!(segment.id, self.id_behind());
+        self.ready.push_back(Arc::clone(segment));
+    }
+
+    /// Takes the next segment out if it is made of the disk reserve and none is behind it: with one
+    /// behind it the log would lack a segment.
+    pub(super) fn take_reserve(&mut self) -> Option<Arc<Segment>> {
+        let alone = self.ready.len() == 1 && self.ready[0].reserve;
+        alone.then(|| self.ready.pop_front()).flatten()
     }
 
     /// Returns the buffer of the open group, to which the caller appends `records` records. In a
@@ -291,7 +351,7 @@ impl WalState {
     /// as the current segment is in use. So if no file can be opened for a while, commits can still
     /// fill one whole segment.
     pub(super) fn should_prepare(&self) -> bool {
-        self.next.is_none() && self.next_wanted <= self.segment.id
+        self.ready.is_empty() && self.next_wanted <= self.segment.id
     }
 
     /// Bytes of the files from segment `first` to the current one.

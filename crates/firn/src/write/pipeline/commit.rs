@@ -12,7 +12,7 @@
 
 use super::archive_records::clock_records;
 use super::panic_guard::{CommitGuard, PoisonOnPanic};
-use super::{Pipeline, PipelineState, PreparedLogPin, counter_records, file_ids};
+use super::{Pipeline, PipelineState, PreparedLogPin, QueuedCommit, counter_records, file_ids};
 use crate::base::health::FullDisk;
 use crate::base::key::SEQNO_COMMITTED_MAX;
 use crate::base::pause_points::{self, PausePoint};
@@ -21,11 +21,17 @@ use crate::base::{CounterValue, Error, ErrorKind, InternalKey, Result, Seqno};
 use crate::store::FileKind;
 use crate::version::{FileMeta, FileSource, Flushable, IngestedRun};
 use crate::wal::{Appended, BinlogPosition, FullDiskAccess, Lsn, OutcomeRoom, Record};
-use crate::write::{Batch, Changes};
-use parking_lot::MutexGuard;
+use crate::write::{Batch, Changes, RunCharge};
+use parking_lot::{Condvar, MutexGuard};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// Upper bound of the bytes of one counter's record.
+pub(super) const COUNTER_BYTES_MAX: usize = 64;
+
+/// Upper bound of the bytes of a commit's seqno, lengths and clock record.
+pub(super) const OTHER_BYTES_MAX: usize = 256;
 
 /// The record that a commit writes to the log.
 #[derive(Debug, Clone, Copy)]
@@ -55,6 +61,16 @@ impl CommitRecord<'_> {
         match self {
             Self::Batch | Self::SchemaChange(_) | Self::Retirement(_) => OutcomeRoom::Leave,
             Self::Prepared { .. } => OutcomeRoom::Use,
+        }
+    }
+
+    /// Upper bound of the bytes that a commit logs besides its batch and its counters.
+    fn other_bytes_max(&self) -> usize {
+        match self {
+            Self::SchemaChange(description) | Self::Retirement(description) => {
+                OTHER_BYTES_MAX + description.len()
+            }
+            Self::Batch | Self::Prepared { .. } => OTHER_BYTES_MAX,
         }
     }
 
@@ -90,9 +106,17 @@ impl Pipeline {
         batch: &Batch,
         counters: &[(u64, CounterValue)],
     ) -> Result<Committed> {
-        if !matches!(what, CommitRecord::Prepared { .. }) {
-            self.check_entries(batch)?;
-        }
+        let room_ahead = match what {
+            CommitRecord::Prepared { .. } => None,
+            _ => {
+                self.check_entries(batch)?;
+                let bytes = batch.as_bytes().len() + counters.len() * COUNTER_BYTES_MAX;
+                Some(
+                    self.wal
+                        .prepare_room(bytes + what.other_bytes_max(), OutcomeRoom::Leave),
+                )
+            }
+        };
         let mut unfinished = CommitGuard::new(self);
         let mut state = self.state.lock();
         self.health.check()?;
@@ -119,6 +143,7 @@ impl Pipeline {
         });
         let access = || what.access(|| batch.only_deletes());
         let appended = self.append(&records, what.room(), access)?;
+        drop(room_ahead);
         unfinished.appended(appended.lsn);
         if let CommitRecord::Prepared { prepared, .. } = what {
             // Pass the pin of the prepare record's segment to the memtable while the mutex is held,
@@ -134,7 +159,7 @@ impl Pipeline {
             state.binlog.set(at);
         }
         state.last_seqno = seqno;
-        state.queue.push_back(false);
+        state.queue.push_back(QueuedCommit::default());
         self.note_undurable(&mut state, appended.lsn, seqno);
         state.totals.commits += 1;
         state.totals.bytes += batch.as_bytes().len() as u64;
@@ -208,6 +233,8 @@ impl Pipeline {
         if !matches!(what, CommitRecord::Prepared { .. }) {
             source.store().keep(FileKind::Sst, &ids)?;
         }
+        let charge = RunCharge::of(files.iter()).bytes;
+        let metas = files.to_vec();
         let mut unfinished = CommitGuard::new(self);
         let mut state = self.state.lock();
         self.health.check()?;
@@ -243,7 +270,12 @@ impl Pipeline {
             }
         }
         let before = Arc::clone(&state.active);
-        let stays = before.entries() > 0 || !state.queue.is_empty();
+        // The order matters: a commit counts its entries first and then leaves the memtable, both
+        // without this mutex. So if none is inserting, all entries are counted. The queue would not
+        // tell: it also has runs, and commits of older memtables.
+        let inserting = !before.is_quiescent();
+        pause_points::at(PausePoint::InsertersSought);
+        let stays = inserting || before.entries() > 0;
         let mut last_lsn = appended.lsn;
         if !stays {
             // The empty memtable is dropped, so the run takes over the log segments that the
@@ -252,19 +284,22 @@ impl Pipeline {
             last_lsn = last_lsn.max(before.last_lsn());
         }
         let id = before.id() + 1;
-        let run = IngestedRun::new(id, seqno, files.to_vec(), source, min_segment, last_lsn);
+        let run = IngestedRun::new(id, seqno, metas, source, min_segment, last_lsn);
         let mut queued = vec![Flushable::Run(Arc::new(run))];
         queued.extend(stays.then_some(Flushable::Memtable(before)));
         self.replace_active(&mut state, id + 1, &queued);
         self.note_segment(&mut state, appended.segment);
         state.last_seqno = seqno;
-        state.queue.push_back(false);
+        state.queue.push_back(QueuedCommit::default());
         self.note_undurable(&mut state, appended.lsn, seqno);
+        state.totals.commits += 1;
+        state.totals.bytes += charge;
         drop(appending);
         drop(state);
         pause_points::at(PausePoint::Sequenced);
         self.publish(seqno);
         unfinished.ends();
+        self.stall.committed(charge);
         Ok(Committed {
             seqno,
             lsn: appended.lsn,
@@ -322,10 +357,13 @@ impl Pipeline {
         pause_points::at(PausePoint::BeforePublish);
         let mut state = self.state.lock();
         let first = state.last_seqno + 1 - state.queue.len() as u64;
-        state.queue[(seqno - first) as usize] = true;
+        state.queue[(seqno - first) as usize].applied = true;
         let mut moved = false;
-        while state.queue.front() == Some(&true) {
-            state.queue.pop_front();
+        while state.queue.front().is_some_and(|head| head.applied) {
+            let published = state.queue.pop_front();
+            if let Some(waiter) = published.and_then(|published| published.waiter) {
+                waiter.notify_one();
+            }
             moved = true;
         }
         if moved {
@@ -336,13 +374,14 @@ impl Pipeline {
                 self.visible.store(visible, Ordering::Release);
             }
         }
-        if moved && state.waiting_for_publication > 0 {
-            self.published.notify_all();
-        }
+        // If this commit is not visible, one ahead of it is not applied yet. The thread that later
+        // publishes this commit takes its element from the queue and wakes this thread. A failure
+        // wakes all.
         while self.visible.load(Ordering::Acquire) < seqno && seqno < state.lost_from {
-            state.waiting_for_publication += 1;
-            self.published.wait(&mut state);
-            state.waiting_for_publication -= 1;
+            let first = state.last_seqno + 1 - state.queue.len() as u64;
+            let woken = Arc::new(Condvar::new());
+            state.queue[(seqno - first) as usize].waiter = Some(Arc::clone(&woken));
+            woken.wait(&mut state);
         }
         drop(state);
         pause_points::at(PausePoint::Published);

@@ -96,7 +96,9 @@ impl Pipeline {
         }
         let from = state.hidden_from.map_or(lsn, |from| from.min(lsn));
         state.hidden_from = Some(from);
-        self.published.notify_all();
+        for waiter in state.queue.iter().filter_map(|one| one.waiter.as_ref()) {
+            waiter.notify_one();
+        }
     }
 }
 

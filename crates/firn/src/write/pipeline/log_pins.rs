@@ -57,6 +57,8 @@ impl PinnedTransaction {
 #[derive(Default)]
 pub(super) struct LogPins {
     last_id: u64,
+    /// Bytes of all prepare records.
+    bytes: u64,
     by_id: BTreeMap<u64, PinnedTransaction>,
     by_segment: BTreeSet<(SegmentId, u64)>,
 }
@@ -64,6 +66,7 @@ pub(super) struct LogPins {
 impl LogPins {
     pub(super) fn add(&mut self, pinned: PinnedTransaction) -> PreparedLogPin {
         self.last_id += 1;
+        self.bytes += pinned.bytes();
         self.by_segment.insert((pinned.segment, self.last_id));
         self.by_id.insert(self.last_id, pinned);
         PreparedLogPin(self.last_id)
@@ -73,17 +76,13 @@ impl LogPins {
     pub(super) fn remove(&mut self, pin: PreparedLogPin) -> Option<SegmentId> {
         let pinned = self.by_id.remove(&pin.0)?;
         self.by_segment.remove(&(pinned.segment, pin.0));
+        self.bytes -= pinned.bytes();
         Some(pinned.segment)
     }
 
     /// The oldest pinned segment.
     pub(super) fn floor(&self) -> Option<SegmentId> {
         self.by_segment.first().map(|(segment, _)| *segment)
-    }
-
-    /// Bytes of all prepare records.
-    fn bytes(&self) -> u64 {
-        self.by_id.values().map(PinnedTransaction::bytes).sum()
     }
 
     /// Moves a pin to a later segment, if it still exists.
@@ -98,16 +97,19 @@ impl LogPins {
 
     /// The ids of the oldest log pins that hold a segment below `before`, as many as one step logs
     /// again: at most `STEP_TRANSACTIONS`, and no further one once their prepare records have
-    /// `STEP_BYTES`.
-    fn step(&self, before: SegmentId) -> Vec<u64> {
+    /// `STEP_BYTES`. Also returns the bytes of these prepare records.
+    fn step(&self, before: SegmentId) -> (Vec<u64>, u64) {
         let mut bytes = 0;
         let older = self.by_segment.range(..(before, 0));
-        let step = older.take_while(|(_, id)| {
-            let fits = bytes < STEP_BYTES;
+        let mut ids = Vec::new();
+        for (_, id) in older.take(STEP_TRANSACTIONS) {
+            if bytes >= STEP_BYTES {
+                break;
+            }
             bytes += self.by_id[id].bytes();
-            fits
-        });
-        step.take(STEP_TRANSACTIONS).map(|(_, id)| *id).collect()
+            ids.push(*id);
+        }
+        (ids, bytes)
     }
 }
 
@@ -116,7 +118,7 @@ impl Pipeline {
     /// records of all prepared transactions.
     pub fn prepared_log(&self) -> Option<(SegmentId, u64)> {
         let state = self.state.lock();
-        state.pins.floor().map(|floor| (floor, state.pins.bytes()))
+        state.pins.floor().map(|floor| (floor, state.pins.bytes))
     }
 
     /// Appends the prepare records that lie in segments below `before` to the log again, and moves
@@ -153,12 +155,13 @@ impl Pipeline {
     /// log; `None` if no pin is below `before`.
     fn relog_step(&self, before: SegmentId) -> Result<Option<(Vec<u64>, SegmentId, Lsn)>> {
         loop {
-            let ids = self.state.lock().pins.step(before);
+            let (ids, bytes) = self.state.lock().pins.step(before);
             if ids.is_empty() {
                 return Ok(None);
             }
             self.keep_pinned_files(&ids)?;
             pause_points::at(PausePoint::PinnedFilesKept);
+            let _room_ahead = self.wal.prepare_room(bytes as usize, OutcomeRoom::Leave);
             // If all prepared transactions in `ids` have got their outcome meanwhile, nothing was
             // appended. Then go on with the pins after them.
             if let Some(step) = self.append_again(ids)? {

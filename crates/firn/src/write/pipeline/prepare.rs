@@ -1,5 +1,6 @@
 //! First phase of a two-phase commit: a transaction's changes go to the log before its outcome.
 
+use super::commit::{COUNTER_BYTES_MAX, OTHER_BYTES_MAX};
 use super::log_pins::PinnedTransaction;
 use super::log_server_run::run_name;
 use super::{Pipeline, counter_records, file_ids};
@@ -94,6 +95,10 @@ impl Pipeline {
                 }
             }
         };
+        let others = counters.len() * COUNTER_BYTES_MAX + OTHER_BYTES_MAX;
+        let room_ahead = self
+            .wal
+            .prepare_room(record.encoded_len() + others, OutcomeRoom::Keep);
         let mut state = self.state.lock();
         self.health.check()?;
         self.freeze_if_full(&mut state);
@@ -109,6 +114,7 @@ impl Pipeline {
             false => FullDiskAccess::Ordinary,
         };
         let appended = self.append(&records, OutcomeRoom::Keep, access)?;
+        drop(room_ahead);
         let pinned = PinnedTransaction {
             segment: state.run.prepared(appended.segment, run.is_some()),
             xid: xid.to_vec(),

@@ -7,7 +7,8 @@ use super::policy::{Drained, STALL_REASONS};
 pub struct CommitTotals {
     /// Number of commits.
     pub commits: u64,
-    /// Sum of the bytes of their batches.
+    /// Sum of the bytes for which they were charged
+    /// ([`Changes::charged_bytes`](crate::write::Changes::charged_bytes)).
     pub bytes: u64,
 }
 
@@ -43,15 +44,21 @@ impl DecayingSum {
 /// Each flush multiplies the weight of earlier flushes by this factor.
 const FLUSH_FADES: f64 = 0.95;
 
-/// Bytes that flushes store for each committed byte, averaged over about the last twenty flushes.
+/// Bytes that flushes and ingested runs store in L0 for each committed byte, averaged over about
+/// the last twenty of them.
 #[derive(Debug, Clone, Copy, Default)]
-struct FlushRatio {
+struct StoredRatio {
+    /// Total of committed bytes when it was last measured.
+    until: u64,
     stored: f64,
     committed: f64,
 }
 
-impl FlushRatio {
-    fn add(&mut self, stored: f64, committed: f64) {
+impl StoredRatio {
+    /// Notes that `stored` more bytes are in L0, with a total of `until` committed bytes.
+    fn add(&mut self, stored: f64, until: u64) {
+        let committed = until.saturating_sub(self.until) as f64;
+        self.until = until;
         // Leave out a flush before the first commit since the open: recovery has filled its
         // memtable, and no writer waits for it.
         if committed == 0.0 && self.committed == 0.0 {
@@ -83,10 +90,11 @@ pub(super) struct Drain {
     /// Mean size in bytes of the commits between the ends of the last two flushes; `None` before
     /// there were any.
     commit_bytes: Option<f64>,
-    /// Bytes that recent flushes stored, for each byte committed between the ends of these flushes.
-    /// It is a ratio of sums, because delayed flushes end together: measured one by one, the first
-    /// of them would have stored few bytes of many commits, and the next ones many bytes of none.
-    pressed: FlushRatio,
+    /// Bytes that recent flushes and ingested runs stored, for each byte committed between their
+    /// ends. It is a ratio of sums, because delayed flushes end together: measured one by one, the
+    /// first of them would have stored few bytes of many commits, and the next ones many bytes of
+    /// none.
+    pressed: StoredRatio,
 }
 
 impl Drain {
@@ -97,10 +105,16 @@ impl Drain {
         let bytes = committed.bytes.saturating_sub(self.committed.bytes) as f64;
         let commits = committed.commits.saturating_sub(self.committed.commits) as f64;
         self.committed = committed;
-        self.pressed.add(stored as f64, bytes);
+        self.installed(committed, stored);
         if commits > 0.0 {
             self.commit_bytes = Some(bytes / commits);
         }
+    }
+
+    /// Notes that `stored` more bytes are in L0, which took no flush, or one that is too short to
+    /// tell how fast flushes are.
+    pub(super) fn installed(&mut self, committed: CommitTotals, stored: u64) {
+        self.pressed.add(stored as f64, committed.bytes);
     }
 
     /// Mean bytes of a recent commit.

@@ -2,6 +2,7 @@
 
 use super::rows::*;
 use super::world::*;
+use firn::table::{RowScratch, WriteFlags};
 use std::collections::BTreeMap;
 
 /// The numbers of reads that `f` makes, by class.
@@ -45,5 +46,38 @@ fn a_check_reads_values_as_it_reads_rows() {
                 "seed {seed}: {checked:?}"
             );
         }
+    }
+}
+
+/// An update needs the references of the stored row, which its statement has found in some way.
+#[test]
+fn the_row_that_an_update_changes_is_no_point() {
+    for seed in 0..4 {
+        let mut world = World::new(seed);
+        let mut rows = Rows::new();
+        let mut txn = world.session();
+        world.write(&mut txn, &mut rows, 60).unwrap();
+        txn.commit().unwrap();
+        world.db.flush().unwrap();
+        world.begin(&mut txn);
+        let updated = reads(&mut world, |world| {
+            let mut scratch = RowScratch::default();
+            for (&id, old) in &rows {
+                let mut new = old.clone();
+                new.n += 1;
+                let (before, after) = (record(id, old), record(id, &new));
+                let flags = WriteFlags::default();
+                // SAFETY: the blob columns point into `old` and `new`.
+                unsafe {
+                    world
+                        .table
+                        .update(&mut txn, &before, &after, None, flags, &mut scratch)
+                }
+                .unwrap();
+            }
+        });
+        assert!(updated["range"] > 0, "seed {seed}: {updated:?}");
+        assert!(!updated.contains_key("point"), "seed {seed}: {updated:?}");
+        txn.rollback().unwrap();
     }
 }

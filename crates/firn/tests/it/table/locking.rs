@@ -295,6 +295,26 @@ fn a_row_that_is_read_again_after_its_lock_counts_as_one_of_the_range() {
 
         let mut txn = begin(&db);
         let mut cursor = Cursor::new(Arc::clone(&table));
+        let mut buffer = [0; RECORD];
+        // A whole key is a point; a reference, which a scan has found before, is none. The point read
+        // is the last one, because the scan of the same cursor is none either.
+        cursor
+            .reset(Some(0), ReadMode::Snapshot, LockWait::Fail)
+            .unwrap();
+        let (key, made) = (KeyImage::image(&[3, 0, 0, 0]), || {
+            [ReadClass::Point, ReadClass::Range].map(|class| reads(&db, class))
+        });
+        for (way, [points, ranges]) in [("reference", [0, 1]), ("seek", [1, 0]), ("get", [1, 0])] {
+            let before = made();
+            let found = match way {
+                "reference" => cursor.get_row(&mut txn, key, &mut buffer),
+                "seek" => cursor.seek(&mut txn, key, SeekMode::Exact, &mut buffer),
+                _ => cursor.get(&mut txn, key, &mut buffer),
+            };
+            assert!(found.unwrap(), "{way}");
+            assert_eq!(made(), [before[0] + points, before[1] + ranges], "{way}");
+        }
+
         let mode = ReadMode::Locking(LockMode::Exclusive);
         cursor.reset(Some(index), mode, LockWait::Fail).unwrap();
         let (points, ranges) = (reads(&db, ReadClass::Point), reads(&db, ReadClass::Range));
@@ -310,7 +330,6 @@ fn a_row_that_is_read_again_after_its_lock_counts_as_one_of_the_range() {
                 *counted.borrow_mut() += reads(&host, ReadClass::Point) - before;
             }
         });
-        let mut buffer = [0; RECORD];
         let mut on = cursor.first(&mut txn, &mut buffer).unwrap();
         let mut found = 0;
         while on {

@@ -41,5 +41,7 @@ fn runs_in_the_queue_are_no_memtables() {
     commit(u64::MAX);
     commit(1);
     assert_eq!(db.cx.super_versions.pin().frozen.len(), 3);
+    assert_eq!(now(), (0, 2), "the memtable is tiny");
+    options.mutable.memtable_size.store(1, Ordering::Relaxed);
     assert_eq!(now(), (1, 2));
 }

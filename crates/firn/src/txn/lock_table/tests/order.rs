@@ -148,7 +148,11 @@ fn an_upgrade_ahead_of_waiting_requests_is_reported() {
                 until_waiting(&table, 1);
                 let reading = scope.spawn(|| table.acquire(&reader, b"a", Shared, LONG));
                 until_waiting(&table, 2);
-                while !host.0.lock().contains(&(3, 2)) {
+                // Both waits have begun, but their threads may not have reported them yet.
+                let begun = [(3, 2), (2, 1)].into_iter();
+                let begun: Vec<_> = begun.chain(another_holder.then_some((2, 4))).collect();
+                let reported = || begun.iter().all(|pair| host.0.lock().contains(pair));
+                while !reported() {
                     thread::yield_now();
                 }
                 host.reports();

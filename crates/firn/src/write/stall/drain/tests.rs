@@ -53,3 +53,32 @@ fn flushes_that_end_together_change_nothing() {
         assert!((0.75..1.25).contains(&(rate / before)), "{rate}");
     }
 }
+
+/// Large transactions that commit runs need no flush. Compactions have a rate in committed bytes
+/// all the same, also if there are tiny flushes between the runs.
+#[test]
+fn runs_have_a_part_in_the_ratio_of_stored_bytes() {
+    for tiny_flushes in [false, true] {
+        let mut drain = Drain::default();
+        let (mut commits, mut bytes) = (0, 0);
+        for _ in 0..10 {
+            if tiny_flushes {
+                (commits, bytes) = (commits + 1, bytes + 200);
+                drain.installed(totals(commits, bytes), 4000);
+            }
+            (commits, bytes) = (commits + 1, bytes + 40_000_000);
+            drain.installed(totals(commits, bytes), 20_000_000);
+        }
+        drain.job_begins(1_000_000);
+        drain.job_ends(2_000_000, 10_000_000);
+        let rates = drain.rates();
+        let rate = rates[StallReason::L0 as usize].unwrap();
+        assert!((19.9e6..=20.1e6).contains(&rate), "{tiny_flushes}: {rate}");
+        assert_eq!(rates[StallReason::Memtables as usize], None);
+        assert_eq!(
+            drain.commit_bytes(),
+            None,
+            "only flushes tell the typical size"
+        );
+    }
+}
