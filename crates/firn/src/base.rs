@@ -37,6 +37,6 @@ pub mod zstd_memory;
 pub use counter::{CounterChanges, CounterValue};
 pub use error::{Error, ErrorKind, FailureClass, Result, check_stopping};
 pub use foreign_key_error::{ForeignKeyError, ForeignKeyViolation};
-pub use internal_iterator::InternalIterator;
+pub use internal_iterator::{BlockResidence, InternalIterator};
 pub use key::{IndexId, InternalKey, Kind, Seqno};
 pub use value::Value;

@@ -21,6 +21,7 @@ mod format;
 mod holes;
 mod pack;
 mod pause_points;
+mod pooled;
 mod store;
 mod transaction_blobs;
 mod value_compression;

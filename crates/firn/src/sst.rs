@@ -25,6 +25,7 @@ mod index_stats;
 mod iter;
 mod options;
 mod properties;
+mod read_ahead;
 mod reader;
 mod recipe_offers;
 mod sketches;

@@ -2,20 +2,34 @@
 //!
 //! A file is named after its id, and no two files ever have the same id. So bytes that were read or
 //! copied under an id, on this machine or on another, never belong to another file.
+//!
+//! Stored blocks may also be in the memory pool ([`BlockPool`]), which a [`BlockFile`] asks before
+//! it reads its file.
 
+mod announced_blocks;
+mod block_file;
+mod block_pool;
 mod disk_reserve;
 mod file_name;
 mod open_files;
+mod pooled_blocks;
+mod read_batch;
+#[cfg(test)]
+pub(crate) mod testing;
 
 use crate::base::{ErrorKind, Result};
 use crate::env::{AppendFile, Env, FileUsage, ReadFile, SpanFile};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use block_file::BlockFile;
+pub use block_pool::{BlockName, BlockPool, IsIntact, WantedBlock};
 pub use disk_reserve::{DiskReserve, ReservePart};
 pub use file_name::{FileId, FileKind, file_name, parse_file_name};
 use open_files::SharedFile;
 pub use open_files::{OpenFileStats, OpenFiles, open_files_limit};
+pub use pooled_blocks::PooledBlocks;
+pub use read_batch::ReadBatch;
 
 /// The data files of one directory.
 ///
@@ -32,6 +46,7 @@ pub struct FileStore {
     archived: bool,
     reserve: Option<Arc<DiskReserve>>,
     open_files: Arc<OpenFiles>,
+    pool: Option<Arc<PooledBlocks>>,
 }
 
 /// Directory inside the database's directory: links to files that the log archive is about to take.
@@ -47,7 +62,21 @@ impl FileStore {
             archived: false,
             reserve: None,
             open_files: OpenFiles::new(u64::MAX),
+            pool: None,
         }
+    }
+
+    /// Lets blocks come from the memory pool `pool`.
+    pub fn with_pool(self, pool: Arc<PooledBlocks>) -> Self {
+        Self {
+            pool: Some(pool),
+            ..self
+        }
+    }
+
+    /// The memory pool, if there is one.
+    pub fn pool(&self) -> Option<&Arc<PooledBlocks>> {
+        self.pool.as_ref()
     }
 
     /// Lets at most `limit` SSTs and blob files be open for reading, as far as that is possible.
@@ -193,6 +222,15 @@ impl FileStore {
     /// `NotFound`, `Io`.
     pub fn open(&self, id: FileId) -> Result<Arc<dyn ReadFile>> {
         self.open_shared(FileKind::Sst, id, self.direct_reads, false)
+    }
+
+    /// Opens an SST for reading by blocks. `checksum` is that of all its bytes, from the manifest.
+    ///
+    /// # Errors
+    /// `NotFound`, `Io`.
+    pub fn open_blocks(&self, id: FileId, checksum: u64) -> Result<BlockFile> {
+        let file = self.open(id)?;
+        Ok(BlockFile::new(file, self.pool.as_ref(), (id, checksum)))
     }
 
     /// Opens a file for reading, within the limit on open files.

@@ -2,6 +2,15 @@
 
 use super::{InternalKey, Kind, Result, Seqno, Value};
 
+/// Where a block is kept beside its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct BlockResidence {
+    /// The block is in the block cache.
+    pub cached: bool,
+    /// The block is probably in the memory pool.
+    pub pooled: bool,
+}
+
 /// An iterator over internal keys in internal order (user key ascending, seqno descending).
 ///
 /// Every move returns whether the iterator is on an entry afterwards; after an error it is
@@ -76,10 +85,10 @@ pub trait InternalIterator {
     fn key(&self) -> InternalKey<'_>;
     /// The value of the current entry.
     fn value(&self) -> Value<'_>;
-    /// Whether the current entry lies in a cached block. A compaction asks for this: it loads the
-    /// blocks of its outputs into the cache if the entries in them were cached before.
-    fn is_cached(&self) -> bool {
-        false
+    /// Where the block of the current entry is kept in memory. A compaction asks for this: it loads
+    /// the blocks of its outputs into the same places as the entries in them had before.
+    fn residence(&self) -> BlockResidence {
+        BlockResidence::default()
     }
 }
 
@@ -132,7 +141,7 @@ impl<T: InternalIterator + ?Sized> InternalIterator for Box<T> {
     fn value(&self) -> Value<'_> {
         (**self).value()
     }
-    fn is_cached(&self) -> bool {
-        (**self).is_cached()
+    fn residence(&self) -> BlockResidence {
+        (**self).residence()
     }
 }

@@ -73,6 +73,21 @@ impl Chunk<'_> {
     }
 }
 
+/// The ranges behind the table, with their checksums, of the chunks that hold the first `len` bytes
+/// of a value.
+pub(super) fn places(table: &[u8], len: usize) -> impl Iterator<Item = (Range<usize>, u64)> {
+    let mut at = 0;
+    let entries = table.chunks_exact(ENTRY).take(len.div_ceil(CHUNK));
+    entries.map(move |entry| {
+        let (stored, sum) = entry.split_at(4);
+        let stored = u32::from_le_bytes(stored.try_into().expect("four bytes")) as usize;
+        let sum = u64::from_le_bytes(sum.try_into().expect("eight bytes"));
+        let place = at..at + stored;
+        at = place.end;
+        (place, sum)
+    })
+}
+
 /// Verifies the chunks that hold the first `len` bytes of a value against the checksums in `table`,
 /// and calls `f` with each. `body` has the stored bytes of the blob behind its table. Returns how
 /// many bytes of `body` the verified chunks take. If a chunk is damaged or `f` returns false for
@@ -83,25 +98,19 @@ pub(super) fn for_each(
     len: usize,
     mut f: impl FnMut(&Chunk<'_>) -> bool,
 ) -> Result<usize, usize> {
-    let mut at = 0;
-    for (number, entry) in table.chunks_exact(ENTRY).enumerate() {
+    let mut end = 0;
+    for (number, (place, sum)) in places(table, len).enumerate() {
         let start = number * CHUNK;
-        if start >= len {
-            break;
-        }
-        let (stored, sum) = entry.split_at(4);
-        let stored = u32::from_le_bytes(stored.try_into().expect("four bytes")) as usize;
-        let sum = u64::from_le_bytes(sum.try_into().expect("eight bytes"));
         let chunk = Chunk {
             place: start..len.min(start + CHUNK),
-            stored: body.get(at..).and_then(|b| b.get(..stored)).ok_or(at)?,
+            stored: body.get(place.clone()).ok_or(place.start)?,
         };
         if xxh3(chunk.stored) != sum || !f(&chunk) {
-            return Err(at);
+            return Err(place.start);
         }
-        at += stored;
+        end = place.end;
     }
-    Ok(at)
+    Ok(end)
 }
 
 /// The part of a blob that a reader must read to get a prefix of the value.

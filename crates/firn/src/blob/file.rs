@@ -415,33 +415,44 @@ impl BlobFile {
         let opened = self.open()?;
         let at = opened.find(blob)?;
         opened.check_len(at, extent)?;
+        // What was read from the file goes to the memory pool once it is checked.
+        let offer = |from_pool: bool, stored: &[u8]| {
+            if !from_pool && let Some(pooled) = opened.pooled(blob, class) {
+                pooled.offer(extent, stored);
+            }
+        };
         if extent.plain {
             let room = buf.reserve(extent.stored as usize);
-            opened.read(at, blob, class, room)?;
+            let from_pool = opened.read(at, blob, extent, class, room)?;
             if blob.codec == BlobCodec::Chunks {
                 let is_plain = |chunk: &chunks::Chunk<'_>| chunk.is_plain();
                 opened.for_each_chunk(at, extent, room, is_plain)?;
             }
+            offer(from_pool, room);
             return Ok(&room[extent.table..]);
         }
         BUFFERS.with(Vec::new, |stored| {
             stored.resize(extent.stored as usize, 0);
-            let read = opened.read(at, blob, class, stored).and_then(|()| {
-                let room = buf.reserve(extent.len);
-                if blob.codec == BlobCodec::Chunks {
-                    let unpack = |chunk: &chunks::Chunk<'_>| chunk.unpack_to(room);
-                    opened.for_each_chunk(at, extent, stored, unpack)?;
-                    return Ok(&*room);
-                }
-                match value_compression::unpack(stored, room) {
-                    true => Ok(&*room),
-                    false => Err(Error::corruption(
-                        &opened.name,
-                        at,
-                        "a blob does not decompress to its length",
-                    )),
-                }
-            });
+            let read = opened
+                .read(at, blob, extent, class, stored)
+                .and_then(|from_pool| {
+                    let room = buf.reserve(extent.len);
+                    if blob.codec == BlobCodec::Chunks {
+                        let unpack = |chunk: &chunks::Chunk<'_>| chunk.unpack_to(room);
+                        opened.for_each_chunk(at, extent, stored, unpack)?;
+                        offer(from_pool, stored);
+                        return Ok(&*room);
+                    }
+                    offer(from_pool, stored);
+                    match value_compression::unpack(stored, room) {
+                        true => Ok(&*room),
+                        false => Err(Error::corruption(
+                            &opened.name,
+                            at,
+                            "a blob does not decompress to its length",
+                        )),
+                    }
+                });
             if stored.len() > KEPT_BUFFER {
                 *stored = Vec::new();
             }
@@ -450,7 +461,7 @@ impl BlobFile {
     }
 
     /// Adds to `reads` a prefetch of the part of a blob that `extent` describes. Does nothing if
-    /// the file is not open.
+    /// the file is not open, or if the memory pool probably has the blob.
     pub(super) fn prefetch(
         &self,
         blob: &BlobRef,
@@ -459,6 +470,9 @@ impl BlobFile {
     ) {
         if let Some(opened) = self.physical.load().opened()
             && let Some(at) = opened.locate(blob.offset)
+            && !opened
+                .pooled(blob, ReadClass::Blob)
+                .is_some_and(|pooled| pooled.is_probably_there())
         {
             let at = at + BLOB_HEADER_LEN;
             opened.file.prefetch(at, extent.stored, reads);

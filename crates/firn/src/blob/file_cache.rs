@@ -4,10 +4,11 @@ use super::chunks::{self, BlobReadExtent};
 use super::format::{
     FILE_HEADER_LEN, FOOTER_LEN, check_file_header, places_begin, summed, take_places,
 };
+use super::pooled::PooledBlob;
 use crate::base::blob_ref::{BLOB_HEADER_LEN, BlobRef};
 use crate::base::{Error, ErrorKind, Result, checksum};
 use crate::env::{ReadClass, ReadFile};
-use crate::store::{FileKind, FileStore, file_name};
+use crate::store::{FileKind, FileStore, PooledBlocks, file_name};
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -135,6 +136,7 @@ pub(super) struct OpenBlobFile {
     /// The table of places of a rewritten file, `None` for any other file. It has for each blob its
     /// offset in the logical file and its offset in this file, ascending.
     places: Option<Vec<(u64, u64)>>,
+    pool: Option<Arc<PooledBlocks>>,
 }
 
 impl OpenBlobFile {
@@ -157,7 +159,22 @@ impl OpenBlobFile {
             true => None,
             false => Some(read_places(&*file, id, size, &name)?),
         };
-        Ok(Self { file, name, places })
+        Ok(Self {
+            file,
+            name,
+            places,
+            pool: store.pool().cloned(),
+        })
+    }
+
+    /// The blob in the memory pool, if that takes part in reads of this class.
+    pub(super) fn pooled<'a>(
+        &'a self,
+        blob: &'a BlobRef,
+        class: ReadClass,
+    ) -> Option<PooledBlob<'a>> {
+        let pool = self.pool.as_deref().filter(|pool| pool.serves(class))?;
+        Some(PooledBlob { pool, blob, class })
     }
 
     pub(super) fn locate(&self, offset: u64) -> Option<u64> {
@@ -204,24 +221,37 @@ impl OpenBlobFile {
         Error::corruption(&self.name, at, "the file ends before a blob")
     }
 
-    /// Fills `stored` with the first stored bytes of the blob whose header lies at `at`, and
-    /// verifies the checksum in the reference. If the blob has chunks, that checksum covers only
-    /// their table. `class` is the purpose of the read.
+    /// Fills `stored` with the part of the blob that `extent` describes, and verifies the checksum
+    /// in the reference. If the blob has chunks, that checksum covers only their table. The header
+    /// of the blob lies at `at`; `class` is the purpose of the read. Returns whether the bytes came
+    /// from the memory pool.
     pub(super) fn read(
         &self,
         at: u64,
         blob: &BlobRef,
+        extent: &BlobReadExtent,
         class: ReadClass,
         stored: &mut [u8],
-    ) -> Result<()> {
-        let read = self.file.read_exact_at(class, at + BLOB_HEADER_LEN, stored);
+    ) -> Result<bool> {
+        let pooled = self.pooled(blob, class);
+        if pooled
+            .as_ref()
+            .is_some_and(|pooled| pooled.fill(extent, stored))
+        {
+            return Ok(true);
+        }
+        let offset = at + BLOB_HEADER_LEN;
+        let read = match &pooled {
+            Some(pooled) => pooled.read_file(&*self.file, offset, stored),
+            None => self.file.read_exact_at(class, offset, stored),
+        };
         if let Err(error) = read {
             let cut = self.ends_before(at, stored.len() as u64)?;
             return Err(if cut { self.too_short(at) } else { error });
         }
         let summed = summed(blob.codec, blob.len, stored).unwrap_or_default();
         match checksum::placed(summed, blob.file, blob.offset) == blob.checksum {
-            true => Ok(()),
+            true => Ok(false),
             false => Err(Error::corruption(&self.name, at, "checksum of a blob")),
         }
     }

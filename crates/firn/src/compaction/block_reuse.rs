@@ -49,10 +49,10 @@ pub(super) fn copy_block(
     {
         return Ok(None);
     }
-    let (cached, ahead) = (file.is_cached(), file.bytes_ahead(source.rival()));
+    let (from, ahead) = (file.residence(), file.bytes_ahead(source.rival()));
     let first = first.to_vec();
     let block = source.front_mut().source_mut().stored_block()?;
-    let Some(last) = outputs.copy(&first, &block, ahead, cached)? else {
+    let Some(last) = outputs.copy(&first, &block, ahead, from)? else {
         return Ok(None);
     };
     rule.passed(last);

@@ -1,6 +1,8 @@
-//! Cache handover: loads the outputs of a compaction into the block cache in place of its inputs.
+//! Cache handover: loads the outputs of a compaction into the block cache and the memory pool in
+//! place of its inputs.
 
 use super::running_jobs::Job;
+use crate::base::BlockResidence;
 use crate::cache::BlockKey;
 use crate::version::Version;
 use parking_lot::Mutex;
@@ -9,44 +11,64 @@ use std::ops::{Bound, Range};
 use std::sync::Arc;
 
 /// Records which entries of one output file, by their number in the file, came from blocks in the
-/// block cache.
+/// block cache and from blocks in the memory pool.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct FromCache {
+pub(super) struct FromMemory {
     entries: u64,
-    ranges: Vec<Range<u64>>,
+    cached: EntryRanges,
+    pooled: EntryRanges,
     /// For each block of the file that is a copy of a cached block: the ordinal of its first entry,
     /// and the cache key of the original.
     copies: Vec<(u64, BlockKey)>,
 }
 
-impl FromCache {
-    /// Counts the next entry of the file; `cached` says whether it came from a cached block.
-    #[inline]
-    pub(super) fn note(&mut self, cached: bool) {
-        self.note_many(1, cached);
-    }
+/// Ranges of entries, ascending, disjoint and not adjacent.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct EntryRanges(Vec<Range<u64>>);
 
-    /// Counts the next `entries` entries of the file, which are those of a copied block. `from` is
-    /// the cache key of the original block; `None` if that was not cached.
-    pub(super) fn note_copy(&mut self, entries: u64, from: Option<BlockKey>) {
-        self.copies.extend(from.map(|from| (self.entries, from)));
-        self.note_many(entries, from.is_some());
-    }
-
+impl EntryRanges {
     #[inline]
-    fn note_many(&mut self, entries: u64, cached: bool) {
-        let end = self.entries + entries;
-        if cached {
-            match self.ranges.last_mut() {
-                Some(last) if last.end == self.entries => last.end = end,
-                _ => self.ranges.push(self.entries..end),
-            }
+    fn add(&mut self, entries: Range<u64>) {
+        match self.0.last_mut() {
+            Some(last) if last.end == entries.start => last.end = entries.end,
+            _ => self.0.push(entries),
         }
-        self.entries = end;
     }
 }
 
-/// Records which entries of each output file of a job came from cached blocks.
+impl FromMemory {
+    /// Counts the next entry of the file; `from` says where its block was kept.
+    #[inline]
+    pub(super) fn note(&mut self, from: BlockResidence) {
+        self.note_many(1, from);
+    }
+
+    /// Counts the next `entries` entries of the file, which are those of a copied block. `from`
+    /// says where the original block was kept, and `key` is its key in the block cache.
+    pub(super) fn note_copy(&mut self, entries: u64, from: BlockResidence, key: BlockKey) {
+        self.copies
+            .extend(from.cached.then_some((self.entries, key)));
+        self.note_many(entries, from);
+    }
+
+    #[inline]
+    fn note_many(&mut self, entries: u64, from: BlockResidence) {
+        let end = self.entries + entries;
+        if from.cached {
+            self.cached.add(self.entries..end);
+        }
+        if from.pooled {
+            self.pooled.add(self.entries..end);
+        }
+        self.entries = end;
+    }
+
+    fn is_empty(&self) -> bool {
+        self.cached.0.is_empty() && self.pooled.0.is_empty()
+    }
+}
+
+/// Records which entries of each output file of a job came from blocks in memory.
 ///
 /// A compaction does not fill the cache with what it reads, because no reader has asked for most of
 /// it. But the blocks that readers did ask for are cached under keys of the input files, which
@@ -56,6 +78,10 @@ impl FromCache {
 ///
 /// A copied block decodes to the same bytes as its original. So the decoded block is taken over
 /// under its new key.
+///
+/// The memory pool gets blocks of the outputs by the same rule. Without that, each compaction would
+/// empty it, since the names of its blocks have the id of their file. The names of the inputs are
+/// deleted. Blocks go to the pool as they are stored, so they are read once more from the file.
 ///
 /// A reader that needs a block of an output before the handover has loaded it loads the block
 /// itself; either way it is decoded once. The cost of the handover is one read of freshly written
@@ -72,20 +98,21 @@ impl FromCache {
 /// some statement pins one for microseconds.
 #[derive(Debug, Default)]
 pub struct CacheHandover {
-    outputs: Mutex<HashMap<u64, FromCache>>,
+    outputs: Mutex<HashMap<u64, FromMemory>>,
 }
 
 impl CacheHandover {
-    /// Records which entries of a finished output file came from cached blocks.
-    pub(super) fn output(&self, file_id: u64, from_cache: FromCache) {
-        if !from_cache.ranges.is_empty() {
-            self.outputs.lock().insert(file_id, from_cache);
+    /// Records which entries of a finished output file came from blocks in memory.
+    pub(super) fn output(&self, file_id: u64, from: FromMemory) {
+        if !from.is_empty() {
+            self.outputs.lock().insert(file_id, from);
         }
     }
 
-    /// Drops the cached blocks of the inputs, and loads the blocks of the outputs that are to be
-    /// cached. Call it once the edit of `job` is installed; `version` must have the outputs.
-    /// Ignores errors of reading a block: the next reader of the block meets them.
+    /// Drops the blocks of the inputs from block cache and memory pool, and loads the blocks of the
+    /// outputs that are to be there. Call it once the edit of `job` is installed; `version` must
+    /// have the outputs. Ignores errors of reading a block: the next reader of the block meets
+    /// them.
     pub fn complete(self, job: &Job, version: &Version) {
         let outputs = self.outputs.into_inner();
         // The files of the output level that overlap an input of the job: the outputs that the job
@@ -114,17 +141,18 @@ impl CacheHandover {
                 let decoded: Vec<_> = copies
                     .filter_map(|(entry, from)| Some((*entry, cached(from)?)))
                     .collect();
-                (file_id, from.ranges, decoded)
+                (file_id, from.cached.0, decoded, from.pooled.0)
             })
             .collect();
         for reader in gone.values() {
             let _ = reader.forget_cached();
         }
-        for (file_id, entries, decoded) in warm {
+        for (file_id, cached, decoded, pooled) in warm {
             if let Some(file) = live.get(&file_id)
                 && let Ok(reader) = file.reader()
             {
-                let _ = reader.warm(&entries, decoded);
+                let _ = reader.warm(&cached, decoded);
+                let _ = reader.fill_pool(&pooled);
             }
         }
     }

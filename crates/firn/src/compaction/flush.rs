@@ -44,7 +44,7 @@ pub fn flush(
     let mut outputs = Outputs::new(ctx, 0, splitter);
     let mut rule = DropRule::new(snapshots, retired, false);
     let mut stats = JobStats::default();
-    let keep = |key: InternalKey<'_>, value: Value<'_>, cached| outputs.add(key, value, cached);
+    let keep = |key: InternalKey<'_>, value: Value<'_>, from| outputs.add(key, value, from);
     let pace = |_: &JobStats| check_stopping(cancel);
     filter(source, &mut rule, |_| false, pace, &mut stats, keep)?;
     let (files, written) = outputs.finish(&mut stats)?;

@@ -18,7 +18,7 @@ use super::level_targets::LevelTargets;
 use super::output_files::{JobContext, Outputs};
 use super::running_jobs::Job;
 use super::splitter::Splitter;
-use crate::base::{InternalIterator, InternalKey, Result, Value, check_stopping};
+use crate::base::{BlockResidence, InternalIterator, InternalKey, Result, Value, check_stopping};
 use crate::iter::MergeIter;
 use crate::version::{Edit, LAST_LEVEL, Run, Version};
 use std::sync::atomic::AtomicBool;
@@ -93,9 +93,8 @@ pub fn run_job(
         on = match copied {
             Some(on) => on,
             None => {
-                let keep = |key: InternalKey<'_>, value: Value<'_>, cached| {
-                    outputs.add(key, value, cached)
-                };
+                let keep =
+                    |key: InternalKey<'_>, value: Value<'_>, from| outputs.add(key, value, from);
                 step(&mut source, &mut rule, &mut below, &mut stats, keep)?
             }
         };
@@ -111,15 +110,15 @@ pub fn run_job(
 }
 
 /// Calls `keep` for each entry of `source` that `rule` keeps, and counts all entries of `source` in
-/// `stats`. The last argument of `keep` says whether the entry came from a block in the block
-/// cache. `pace` is called every [`PACE`] entries; it may sleep, and its error ends the loop.
+/// `stats`. The last argument of `keep` says where the block of the entry was kept. `pace` is
+/// called every [`PACE`] entries; it may sleep, and its error ends the loop.
 pub(super) fn filter(
     source: &mut dyn InternalIterator,
     rule: &mut DropRule<'_>,
     mut nothing_below: impl FnMut(&[u8]) -> bool,
     pace: impl FnMut(&JobStats) -> Result<()>,
     stats: &mut JobStats,
-    mut keep: impl FnMut(InternalKey<'_>, Value<'_>, bool) -> Result<()>,
+    mut keep: impl FnMut(InternalKey<'_>, Value<'_>, BlockResidence) -> Result<()>,
 ) -> Result<()> {
     let mut paced = Paced::new(pace);
     let mut on = source.seek_to_first()?;
@@ -137,14 +136,14 @@ fn step<S: InternalIterator + ?Sized>(
     rule: &mut DropRule<'_>,
     nothing_below: impl FnMut(&[u8]) -> bool,
     stats: &mut JobStats,
-    mut keep: impl FnMut(InternalKey<'_>, Value<'_>, bool) -> Result<()>,
+    mut keep: impl FnMut(InternalKey<'_>, Value<'_>, BlockResidence) -> Result<()>,
 ) -> Result<bool> {
     let key = source.key();
     let verdict = rule.decide(key, nothing_below)?;
     stats.count(verdict);
     if let DropDecision::Keep(seqno) = verdict {
-        let cached = source.is_cached();
-        keep(InternalKey { seqno, ..key }, source.value(), cached)?;
+        let from = source.residence();
+        keep(InternalKey { seqno, ..key }, source.value(), from)?;
     }
     source.next()
 }

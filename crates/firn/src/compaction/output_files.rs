@@ -1,12 +1,12 @@
 //! Writes the sorted entries of a flush or a compaction into new SSTs.
 
-use super::cache_handover::{CacheHandover, FromCache};
+use super::cache_handover::{CacheHandover, FromMemory};
 use super::job_stats::JobStats;
 use super::rate_limiter::RateLimiter;
 use super::splitter::Splitter;
 use crate::base::options::Options;
 use crate::base::prefix_extractor::PrefixExtractors;
-use crate::base::{InternalKey, Result, Value};
+use crate::base::{BlockResidence, InternalKey, Result, Value};
 use crate::sst::{Density, RecipeOffers, SstOptions, SstWriter, StoredBlock};
 use crate::version::{BLOB_FILES_MAX, FileMeta, LAST_LEVEL, VersionSet};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub struct JobContext<'a> {
     pub versions: &'a VersionSet,
     /// Block and file sizes.
     pub options: &'a Options,
-    /// Records which output entries came from blocks that were in the block cache.
+    /// Records which output entries came from blocks in the block cache or the memory pool.
     pub handover: &'a CacheHandover,
     /// Limits the rate of background reads and writes.
     pub limiter: &'a RateLimiter,
@@ -42,7 +42,7 @@ pub(super) struct Outputs<'a> {
     writer: Option<SstWriter>,
     last_key: Vec<u8>,
     superseded: u64,
-    from_cache: FromCache,
+    from_memory: FromMemory,
     /// Ids of the files that were created and that [`Self::finish`] has not returned.
     created: Vec<u64>,
     /// The id of the created file that uses the space of the disk reserve; `None` if no file does.
@@ -67,7 +67,7 @@ impl<'a> Outputs<'a> {
             writer: None,
             last_key: Vec::new(),
             superseded: 0,
-            from_cache: FromCache::default(),
+            from_memory: FromMemory::default(),
             created: Vec::new(),
             in_reserve: None,
             done: Vec::new(),
@@ -110,13 +110,13 @@ impl<'a> Outputs<'a> {
         })
     }
 
-    /// Adds the next entry. Entries come in the order of internal keys. `cached` says whether the
-    /// entry was read from a block that was in the block cache.
+    /// Adds the next entry. Entries come in the order of internal keys. `from` says where the block
+    /// that has the entry was kept.
     pub(super) fn add(
         &mut self,
         key: InternalKey<'_>,
         value: Value<'_>,
-        cached: bool,
+        from: BlockResidence,
     ) -> Result<()> {
         if let Some(writer) = self.begun() {
             if self.last_key == key.user_key {
@@ -136,7 +136,7 @@ impl<'a> Outputs<'a> {
             self.last_key.clear();
             self.last_key.extend_from_slice(key.user_key);
         }
-        self.from_cache.note(cached);
+        self.from_memory.note(from);
         self.writer.as_mut().expect("just created").add(key, value)
     }
 
@@ -155,15 +155,15 @@ impl<'a> Outputs<'a> {
 
     /// Copies a stored block. `first` is the block's first user key. All keys of the block must lie
     /// above the entries added so far, and each user key must occur once in it. `ahead` is the
-    /// argument of [`SstWriter::takes`]; `cached` says whether the block was in the block cache.
-    /// Returns the block's last user key, or `None` if the block cannot be copied and its entries
+    /// argument of [`SstWriter::takes`]; `from` says where the block was kept. Returns the
+    /// block's last user key, or `None` if the block cannot be copied and its entries
     /// must be added one by one.
     pub(super) fn copy(
         &mut self,
         first: &[u8],
         block: &StoredBlock<'_>,
         ahead: u64,
-        cached: bool,
+        from: BlockResidence,
     ) -> Result<Option<&[u8]>> {
         if let Some(writer) = self.begun() {
             if !writer.takes(block, ahead) {
@@ -185,8 +185,8 @@ impl<'a> Outputs<'a> {
             return Ok(None);
         }
         self.last_key = writer.copy(block)?;
-        self.from_cache
-            .note_copy(block.entries(), cached.then(|| block.key()));
+        self.from_memory
+            .note_copy(block.entries(), from, block.key());
         Ok(Some(&self.last_key))
     }
 
@@ -243,8 +243,8 @@ impl<'a> Outputs<'a> {
         self.recipes_tried += u64::from(summary.recipe_tried);
         self.recipes_inherited += u64::from(summary.recipe_inherited);
         let meta = FileMeta::from_summary(summary, superseded, self.at_rest);
-        let from_cache = std::mem::take(&mut self.from_cache);
-        self.ctx.handover.output(meta.file_id, from_cache);
+        let from_memory = std::mem::take(&mut self.from_memory);
+        self.ctx.handover.output(meta.file_id, from_memory);
         self.written += meta.size;
         self.done.push(meta);
         Ok(())

@@ -17,6 +17,7 @@ pub struct IoStats {
     /// Number of syncs of files and directories, durable log writes included.
     pub syncs: AtomicU64,
     file_reads: ReadCounters,
+    pool_reads: ReadCounters,
     opens: AtomicU64,
     lists: AtomicU64,
     removals: AtomicU64,
@@ -26,6 +27,11 @@ impl IoStats {
     /// The reads of files.
     pub fn file_reads(&self) -> &ReadCounters {
         &self.file_reads
+    }
+
+    /// Blocks that came from the memory pool instead of a file.
+    pub fn pool_reads(&self) -> &ReadCounters {
+        &self.pool_reads
     }
 
     /// Number of files opened for reading.

@@ -40,7 +40,7 @@ const WALL_START: u64 = 1_767_225_600_000_000;
 /// random part of the rest. Clones share the files.
 ///
 /// Directories are durable at once; the names in them are not. The clock advances by one
-/// microsecond per reading, and by [`MemEnv::advance_clock`].
+/// microsecond per reading, and by [`MemEnv::advance_clock`] and [`MemEnv::set_read_us`].
 #[derive(Clone, Default)]
 pub struct MemEnv {
     shared: Arc<MemEnvShared>,
@@ -50,6 +50,8 @@ pub struct MemEnv {
 struct MemEnvShared {
     state: Mutex<MemEnvState>,
     clock: AtomicU64,
+    /// See [`MemEnv::set_read_us`].
+    read_us: AtomicU64,
     /// Number of random numbers drawn.
     drawn: AtomicU64,
     /// Whether the write unit of logs opened for direct I/O is a sector instead of a block.
@@ -271,6 +273,15 @@ impl MemEnv {
         survivor
     }
 
+    /// Lets each read of a file advance the clock by so many microseconds.
+    pub fn set_read_us(&self, us: u64) {
+        self.shared.read_us.store(us, Ordering::Relaxed);
+    }
+
+    fn on_read(&self) {
+        self.advance_clock(self.shared.read_us.load(Ordering::Relaxed));
+    }
+
     /// Advances the clock.
     pub fn advance_clock(&self, micros: u64) {
         self.shared.clock.fetch_add(micros, Ordering::Relaxed);
@@ -380,7 +391,7 @@ impl Env for MemEnv {
 
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
         let inode = self.inode("open", path)?;
-        Ok(Arc::new(MemRead::new(path, inode)))
+        Ok(Arc::new(MemRead::new(self, path, inode)))
     }
 
     fn open_log(&self, path: &Path, create: bool, direct: bool) -> Result<Arc<dyn LogFile>> {

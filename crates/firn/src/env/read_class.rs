@@ -66,14 +66,23 @@ impl ReadClass {
         }
     }
 
+    /// Whether a query needs the read. What other readers need, they read once.
+    #[inline]
+    pub fn is_of_query(self) -> bool {
+        matches!(
+            self,
+            Self::Index | Self::Point | Self::Range | Self::Scan | Self::Blob
+        )
+    }
+
     /// The class of the reads of index partitions, filters and dictionaries that a read of this
     /// class needs. Those of a query are worth keeping for all queries. Those of other readers
     /// are read once, as their blocks are.
     #[must_use]
     pub fn of_index(self) -> Self {
-        match self {
-            Self::Index | Self::Point | Self::Range | Self::Scan | Self::Blob => Self::Index,
-            other => other,
+        match self.is_of_query() {
+            true => Self::Index,
+            false => self,
         }
     }
 

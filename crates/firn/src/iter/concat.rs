@@ -1,6 +1,6 @@
 //! Concatenates sorted sources, such as the files of a level.
 
-use crate::base::{InternalIterator, InternalKey, Kind, Result, Seqno, Value};
+use crate::base::{BlockResidence, InternalIterator, InternalKey, Kind, Result, Seqno, Value};
 use std::ops::Range;
 
 /// An ordered list of sources of which no two share a user key. [`ConcatIter`] opens a source when
@@ -280,7 +280,7 @@ impl<O: ChildOpener> InternalIterator for ConcatIter<O> {
         self.current().value()
     }
 
-    fn is_cached(&self) -> bool {
-        self.current().is_cached()
+    fn residence(&self) -> BlockResidence {
+        self.current().residence()
     }
 }

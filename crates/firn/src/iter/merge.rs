@@ -1,6 +1,6 @@
 //! Merges several sorted sources into one.
 
-use crate::base::{InternalIterator, InternalKey, Kind, Result, Seqno, Value};
+use crate::base::{BlockResidence, InternalIterator, InternalKey, Kind, Result, Seqno, Value};
 use std::cmp::Ordering;
 
 /// Merges sorted sources, forwards and backwards.
@@ -406,7 +406,7 @@ impl<I: InternalIterator> InternalIterator for MergeIter<I> {
         self.front().value()
     }
 
-    fn is_cached(&self) -> bool {
-        self.front().is_cached()
+    fn residence(&self) -> BlockResidence {
+        self.front().residence()
     }
 }

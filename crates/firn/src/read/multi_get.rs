@@ -3,7 +3,8 @@
 use super::super_version::SuperVersion;
 use crate::base::{InternalKey, Result, Seqno, Value};
 use crate::cache::KeyHash;
-use crate::env::{PrefetchBatch, ReadClass};
+use crate::env::ReadClass;
+use crate::store::ReadBatch;
 
 /// Largest number of keys whose blocks are prefetched together.
 pub const MULTI_GET_BATCH: usize = 32;
@@ -24,7 +25,7 @@ pub fn prefetch_blocks(super_version: &SuperVersion, keys: &[&[u8]], seqno: Seqn
         *hash = hash_unless_in_memory(super_version, key, seqno);
     }
     let mut blocks = 0;
-    let mut reads = PrefetchBatch::new();
+    let mut reads = ReadBatch::new();
     for run in super_version.runs() {
         let mut last = None;
         for (key, hash) in keys.iter().zip(&hashes) {
@@ -37,7 +38,7 @@ pub fn prefetch_blocks(super_version: &SuperVersion, keys: &[&[u8]], seqno: Seqn
             };
             let place = Some((reader.file_id(), bytes.start));
             if place != last {
-                reader.prefetch(bytes, &mut reads);
+                reader.prefetch(&bytes, &mut reads);
                 blocks += 1;
                 last = place;
             }

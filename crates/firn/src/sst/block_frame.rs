@@ -81,6 +81,11 @@ pub(super) fn check(
     Ok((header, payload))
 }
 
+/// Whether [`check`] accepts a stored block.
+pub(super) fn is_intact(stored: &[u8], place: (u64, u64)) -> bool {
+    check(stored, place).is_ok()
+}
+
 /// Decompresses the payload of a stored block, as [`check`] returns it. `dictionary` is the one
 /// that the header names.
 pub(super) fn expand(

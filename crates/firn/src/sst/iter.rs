@@ -5,12 +5,14 @@ use super::decode_error::Decoded;
 use super::dictionary::Dictionary;
 use super::format::Handle;
 use super::index::{BlockPosition, Partition};
-use super::reader::{BlockInfo, SstReader, UsedDictionaries};
+use super::read_ahead::{READ_AHEAD, READ_AHEAD_FROM, READ_AHEAD_MIN, ReadAhead};
+use super::reader::{BlockInfo, BlockWindow, SstReader};
 use super::stored_block::StoredBlock;
 use crate::base::key::{SEQNO_MAX, UNCOMMITTED_BIT};
-use crate::base::{Error, InternalIterator, InternalKey, Kind, Result, Seqno, Value};
-use crate::env::{PrefetchBatch, ReadClass};
-use std::ops::Range;
+use crate::base::{
+    BlockResidence, Error, InternalIterator, InternalKey, Kind, Result, Seqno, Value,
+};
+use crate::env::ReadClass;
 use std::sync::Arc;
 
 /// An iterator over all entries of an SST.
@@ -38,8 +40,8 @@ pub struct SstIter {
     /// position.
     partition: Option<(u32, Arc<Partition>)>,
     cursor: BlockIter,
-    /// Whether the current block was found in the cache. Set only without `fill_cache`.
-    cached: bool,
+    /// Where the current block is kept in memory. Set only without `fill_cache`.
+    residence: BlockResidence,
     /// `next_offset` is the file offset at which the block after the current one begins. `in_a_row`
     /// is the number of blocks that the scan has entered each directly after the one before it in
     /// the file. Both serve readahead, and only in forward scans.
@@ -63,7 +65,7 @@ impl SstReader {
             spot: None,
             partition: None,
             cursor: BlockIter::default(),
-            cached: false,
+            residence: BlockResidence::default(),
             next_offset: u64::MAX,
             in_a_row: 0,
             ahead: None,
@@ -85,17 +87,18 @@ impl SstIter {
             self.leave();
             let handle = self.partition(spot.partition)?.block(spot.block).handle;
             let block = if self.fill_cache {
-                self.filling(handle)?
+                self.filling(spot.block, handle)?
             } else {
                 let held = self.reader.cached(handle);
-                self.cached = held.is_some();
+                self.residence = BlockResidence {
+                    cached: held.is_some(),
+                    pooled: self.reader.is_in_pool(handle.offset),
+                };
                 match held {
                     Some(block) => block,
                     None => {
                         let class = self.class.reading_ahead();
-                        let ahead = self.ahead.get_or_insert_default();
-                        ahead
-                            .block(&self.reader, handle, READ_AHEAD, class, false)
+                        self.block_ahead(spot.block, READ_AHEAD, class, false)
                             .map(Arc::new)?
                     }
                 }
@@ -106,9 +109,10 @@ impl SstIter {
         Ok(())
     }
 
-    /// The data block at `handle`, which stays in the block cache. If the iterator enters blocks in
-    /// a row, forwards, readahead reads several blocks at once.
-    fn filling(&mut self, handle: Handle) -> Result<Arc<Block>> {
+    /// The data block at `handle`, block `number` of the current partition, which stays in the
+    /// block cache. If the iterator enters blocks in a row, forwards, readahead reads several
+    /// blocks at once.
+    fn filling(&mut self, number: u32, handle: Handle) -> Result<Arc<Block>> {
         self.in_a_row = match self.next_offset == handle.offset {
             true => self.in_a_row.saturating_add(1),
             false => 0,
@@ -119,12 +123,29 @@ impl SstIter {
         };
         let window = (READ_AHEAD_MIN << doublings.min(16)).min(READ_AHEAD);
         let class = self.class.reading_ahead();
-        let (reader, ahead) = (&self.reader, &mut self.ahead);
-        reader.block_by(handle, || {
-            ahead
-                .get_or_insert_default()
-                .block(reader, handle, window, class, true)
-        })
+        let reader = Arc::clone(&self.reader);
+        reader.block_by(handle, || self.block_ahead(number, window, class, true))
+    }
+
+    /// Block `number` of the current partition, through readahead.
+    fn block_ahead(
+        &mut self,
+        number: u32,
+        window: u64,
+        class: ReadClass,
+        fill: bool,
+    ) -> Result<Block> {
+        let Some((_, partition)) = &self.partition else {
+            return Err(Error::invalid("readahead before an index partition"));
+        };
+        let handle = partition.block(number).handle;
+        let blocks = BlockWindow {
+            partition,
+            first: number,
+            end: handle.offset.saturating_add(window),
+        };
+        let ahead = self.ahead.get_or_insert_default();
+        ahead.block(&self.reader, handle, &blocks, class, fill)
     }
 
     /// Index partition `number`. Needs no lookup in the block cache if the iterator used it last.
@@ -266,7 +287,12 @@ impl SstIter {
         };
         let class = self.class.reading_ahead();
         let ahead = self.ahead.get_or_insert_default();
-        let bytes = ahead.stored(&self.reader, entry.handle, READ_AHEAD, class)?;
+        let blocks = BlockWindow {
+            partition,
+            first: spot.block,
+            end: entry.handle.offset.saturating_add(READ_AHEAD),
+        };
+        let bytes = ahead.stored(&self.reader, entry.handle, &blocks, class)?;
         let dictionaries = &mut self.copied_dictionaries;
         StoredBlock::new(
             &self.reader,
@@ -392,115 +418,7 @@ impl InternalIterator for SstIter {
     }
 
     #[inline]
-    fn is_cached(&self) -> bool {
-        self.cached
-    }
-}
-
-/// Largest number of bytes that readahead reads at once. An iterator that does not put the blocks
-/// that it reads into the block cache, as in a compaction, uses this size from the start.
-const READ_AHEAD: u64 = 256 << 10;
-/// Number of bytes that an iterator that fills the cache reads at the third block in a row. The
-/// number doubles with each further block.
-const READ_AHEAD_MIN: u64 = 8 << 10;
-const READ_AHEAD_FROM: u32 = 2;
-
-/// If readahead reads at least this many bytes at once, it also begins a prefetch of the bytes
-/// after them.
-const PREFETCH_FROM: u64 = 32 << 10;
-
-/// A buffer with the stored bytes of the file from `offset` on.
-#[derive(Default)]
-struct ReadAhead {
-    offset: u64,
-    bytes: Vec<u8>,
-    /// The byte range after the buffer whose prefetch has begun.
-    prefetched: Range<u64>,
-    dictionaries: UsedDictionaries,
-}
-
-impl ReadAhead {
-    /// The data block at `handle`. If its dictionary is read from the file and `fill` is set, the
-    /// dictionary goes into the block cache.
-    fn block(
-        &mut self,
-        reader: &SstReader,
-        handle: Handle,
-        window: u64,
-        class: ReadClass,
-        fill: bool,
-    ) -> Result<Block> {
-        let at = self.load(reader, handle, window, class)?;
-        reader.decode(&self.bytes[at], handle, class, fill, &mut self.dictionaries)
-    }
-
-    fn stored(
-        &mut self,
-        reader: &SstReader,
-        handle: Handle,
-        window: u64,
-        class: ReadClass,
-    ) -> Result<&[u8]> {
-        let at = self.load(reader, handle, window, class)?;
-        Ok(&self.bytes[at])
-    }
-
-    /// Reads the block at `handle` unless the buffer has it. Returns its place in the buffer.
-    fn load(
-        &mut self,
-        reader: &SstReader,
-        handle: Handle,
-        window: u64,
-        class: ReadClass,
-    ) -> Result<Range<usize>> {
-        if handle.offset < self.offset || handle.end() > self.end() {
-            self.read(reader, handle, window, class)?;
-        }
-        let start = (handle.offset - self.offset) as usize;
-        Ok(start..start + handle.len as usize)
-    }
-
-    fn end(&self) -> u64 {
-        self.offset + self.bytes.len() as u64
-    }
-
-    /// Makes the buffer begin with the block at `handle` and have about `window` bytes.
-    fn read(
-        &mut self,
-        reader: &SstReader,
-        handle: Handle,
-        window: u64,
-        class: ReadClass,
-    ) -> Result<()> {
-        // The buffer may already hold the first part of the block, if the last read ended inside
-        // it.
-        let kept = match handle.offset >= self.offset {
-            true => self.end().saturating_sub(handle.offset),
-            false => 0,
-        };
-        let from = handle.offset + kept;
-        let under_way = self.prefetched.contains(&from) && handle.end() <= self.prefetched.end;
-        let to = match under_way {
-            true => self.prefetched.end,
-            false => (from + window).min(reader.data_end()).max(handle.end()),
-        };
-        self.bytes.drain(..self.bytes.len() - kept as usize);
-        self.bytes.resize((kept + to - from) as usize, 0);
-        self.offset = handle.offset;
-        let read = reader
-            .file()
-            .read_exact_at(class, from, &mut self.bytes[kept as usize..]);
-        if read.is_err() {
-            self.bytes.clear();
-        }
-        read?;
-        if window >= PREFETCH_FROM && to < reader.data_end() {
-            let next = to + (2 * window).min(READ_AHEAD);
-            self.prefetched = to..next.min(reader.data_end());
-            let mut reads = PrefetchBatch::new();
-            reader.prefetch(self.prefetched.clone(), &mut reads);
-            reads.start();
-        }
-        Ok(())
+    fn residence(&self) -> BlockResidence {
+        self.residence
     }
 }

@@ -1,7 +1,9 @@
 //! Reads an SST.
 
 mod dictionaries;
+mod handover;
 mod open;
+mod pooled;
 mod split_keys;
 
 use super::block::{Block, BlockGet};
@@ -16,9 +18,12 @@ use crate::base::key::SEQNO_MAX;
 use crate::base::pool::Pool;
 use crate::base::{Error, InternalKey, Result, Seqno, Value, checksum, read_meter};
 use crate::cache::{BlockKey, KeyHash, Pin};
-use crate::env::{PrefetchBatch, ReadClass, ReadFile};
+use crate::env::{ReadClass, ReadFile};
+use crate::store::{BlockFile, ReadBatch};
 pub(super) use dictionaries::UsedDictionaries;
 pub use open::OpenHints;
+use pooled::BlockSource;
+pub(super) use pooled::BlockWindow;
 use std::borrow::Cow;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -105,7 +110,7 @@ impl KeyPlace {
 /// that block are too new, and the block's separator is the key, the read goes on in the next
 /// block.
 pub struct SstReader {
-    file: Arc<dyn ReadFile>,
+    file: BlockFile,
     file_id: u64,
     name: String,
     size: u64,
@@ -261,19 +266,31 @@ impl SstReader {
     /// Reads and decodes partition `number` and its filter, with reads of the class `class`.
     /// `data_end` is the end of the data blocks before the partition, or 0 if that is not known.
     fn load_partition(&self, number: u32, data_end: u64, class: ReadClass) -> Result<Partition> {
+        self.from_any(class, |source| {
+            self.load_partition_from(source, number, data_end, class)
+        })
+    }
+
+    fn load_partition_from(
+        &self,
+        source: BlockSource,
+        number: u32,
+        data_end: u64,
+        class: ReadClass,
+    ) -> Result<Partition> {
         let top = self.index.top(number);
         let mut stored = Vec::new();
         let filter = match top.filter.len {
             0 => None,
             _ => {
-                self.read_stored(top.filter, class, &mut stored)?;
+                self.read_stored(source, top.filter, class, &mut stored)?;
                 let place = (self.file_id, top.filter.offset);
                 let raw = block_frame::open_as(BlockKind::Filter, &stored, place);
                 let filter = raw.and_then(|raw| Filter::decode(&raw));
                 Some(filter.map_err(|damage| damage.at(&self.name, top.filter.offset))?)
             }
         };
-        self.read_stored(top.index, class, &mut stored)?;
+        self.read_stored(source, top.index, class, &mut stored)?;
         let place = (self.file_id, top.index.offset);
         block_frame::open_as(BlockKind::IndexPartition, &stored, place)
             .and_then(|raw| self.index.decode(number, data_end, &raw, filter))
@@ -286,14 +303,20 @@ impl SstReader {
             .map_err(|damage| damage.at(&self.name, top.index.offset))
     }
 
-    fn read_stored(&self, handle: Handle, class: ReadClass, stored: &mut Vec<u8>) -> Result<()> {
+    fn read_stored(
+        &self,
+        source: BlockSource,
+        handle: Handle,
+        class: ReadClass,
+        stored: &mut Vec<u8>,
+    ) -> Result<()> {
         if handle.end() > self.size {
             return Err(
                 DecodeError::Corrupt("handle outside the file").at(&self.name, handle.offset)
             );
         }
         stored.resize(handle.len as usize, 0);
-        self.file.read_exact_at(class, handle.offset, stored)
+        self.fill(source, handle, class, stored)
     }
 
     /// Offset of the first byte after the data blocks.
@@ -302,6 +325,10 @@ impl SstReader {
     }
 
     pub(super) fn file(&self) -> &Arc<dyn ReadFile> {
+        self.file.file()
+    }
+
+    pub(super) fn blocks_file(&self) -> &BlockFile {
         &self.file
     }
 
@@ -381,9 +408,11 @@ impl SstReader {
         let Some(bytes) = bytes else {
             return false;
         };
-        if begin {
-            let mut reads = PrefetchBatch::new();
-            self.prefetch(bytes, &mut reads);
+        // A block of the pool is fetched when the seek needs it: for one block alone nothing is
+        // gained by an announcement.
+        if begin && !self.file.is_in_pool(bytes.start) {
+            let mut reads = ReadBatch::new();
+            reads.add_file(&**self.file.file(), &bytes);
             reads.start();
         }
         true
@@ -417,10 +446,11 @@ impl SstReader {
         }
     }
 
-    /// Adds a prefetch of these bytes of the file to `reads`; the caller starts the batch.
-    pub fn prefetch(&self, bytes: Range<u64>, reads: &mut PrefetchBatch) {
-        let len = bytes.end - bytes.start;
-        self.file.prefetch(bytes.start, len, reads);
+    /// Adds a prefetch of a block to `reads`; the caller starts the batch. `bytes` is the range of
+    /// the block in the file.
+    pub fn prefetch(&self, bytes: &Range<u64>, reads: &mut ReadBatch) {
+        self.file
+            .prefetch(ReadClass::Range, bytes, block_frame::is_intact, reads);
     }
 
     /// Whether the filter admits `user_key`; `false` means that the file does not hold it. Reads no
@@ -559,78 +589,6 @@ impl SstReader {
         }
     }
 
-    /// The cached form of the data block at `offset`, if it is cached, so that the cache handover
-    /// can insert it for another file. This does not count as a use of the block.
-    pub fn cached_at(&self, offset: u64) -> Option<CachedBlock> {
-        self.cache.peek(self.key_of(offset))
-    }
-
-    /// Removes the blocks, partitions and dictionaries of the file from the block cache, because
-    /// the file will not be read again.
-    ///
-    /// # Errors
-    /// `Corruption`, `Unsupported` or `Io` if an index partition cannot be loaded. Then nothing is
-    /// removed, and the blocks are evicted in time because nobody uses them.
-    pub fn forget_cached(&self) -> Result<()> {
-        let index = self.whole_index(ReadClass::Compaction)?;
-        for handle in self.dictionary_handles() {
-            self.cache.remove(self.key_of(handle.offset));
-        }
-        for spot in index.spots() {
-            if spot.block == 0 {
-                let partition = self.index.top(spot.partition).index;
-                self.cache.remove(self.key_of(partition.offset));
-            }
-            self.cache
-                .remove(self.key_of(index.block(spot).handle.offset));
-        }
-        Ok(())
-    }
-
-    /// Loads into the block cache each data block of which at least half of the entries lie in
-    /// `entries`. These are ranges of entry numbers, ascending and disjoint; the numbers count from
-    /// 0 through the whole file. `decoded` has blocks that need not be read from the file, each
-    /// with the number of its first entry, ascending. A block that is in the cache already stays
-    /// there, and this does not count as a use of it.
-    ///
-    /// # Errors
-    /// The first error of reading an index partition or a block: `Corruption`, `Unsupported`, `Io`.
-    pub fn warm(&self, entries: &[Range<u64>], decoded: Vec<(u64, CachedBlock)>) -> Result<()> {
-        let index = self.whole_index(ReadClass::Compaction)?;
-        let mut ranges = entries.iter().peekable();
-        let mut decoded = decoded.into_iter().peekable();
-        let mut start = 0;
-        for spot in index.spots() {
-            let block = start..start + index.block(spot).stats.entries;
-            start = block.end;
-            let mut inside = 0;
-            while let Some(range) = ranges.peek() {
-                let (from, to) = (range.start.max(block.start), range.end.min(block.end));
-                inside += to.saturating_sub(from);
-                if range.end > block.end {
-                    break;
-                }
-                ranges.next();
-            }
-            let handle = index.block(spot).handle;
-            let key = self.key_of(handle.offset);
-            if inside > 0 && 2 * inside >= block.end - block.start && self.cache.peek(key).is_none()
-            {
-                while decoded.next_if(|(entry, _)| *entry < block.start).is_some() {}
-                let block = match decoded.next_if(|(entry, _)| *entry == block.start) {
-                    Some((_, cached)) => cached,
-                    None => CachedBlock::Block(Arc::new(self.read(
-                        handle,
-                        ReadClass::Compaction,
-                        true,
-                    )?)),
-                };
-                self.cache.insert(key, block);
-            }
-        }
-        Ok(())
-    }
-
     /// Reads the data block at `handle` from the file. Only its dictionary may come from the block
     /// cache, or go into it if `fill` is set.
     fn read(&self, handle: Handle, class: ReadClass, fill: bool) -> Result<Block> {
@@ -648,8 +606,10 @@ impl SstReader {
         static STORED: Pool<Vec<u8>> = Pool::new();
         STORED.with(Vec::new, |stored| {
             stored.resize(handle.len as usize, 0);
-            let read = self.file.read_exact_at(class, handle.offset, stored);
-            let block = read.and_then(|()| self.decode(stored, handle, class, fill, used));
+            let block = self.from_any(class, |source| {
+                self.fill(source, handle, class, stored)?;
+                self.decode(stored, handle, class, fill, used)
+            });
             if stored.len() > KEPT_BUFFER {
                 *stored = Vec::new();
             }

@@ -6,6 +6,7 @@ mod edges;
 mod fixtures;
 mod memory;
 mod model;
+mod pooled;
 mod read_classes;
 mod recipes;
 mod salvage;

@@ -8,9 +8,8 @@ use crate::base::sketch::Sketch;
 use crate::base::work_count;
 use crate::base::{Error, ErrorKind, IndexId, Result};
 use crate::cache::{Evictable, Eviction};
-use crate::env::ReadFile;
 use crate::sst::{OpenHints, SstBlockCache, SstReader};
-use crate::store::{FileKind, FileStore, file_name};
+use crate::store::{BlockFile, FileKind, FileStore, file_name};
 use arc_swap::{ArcSwapOption, Guard};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -284,7 +283,7 @@ impl FileHandle {
             return Ok(reader.properties().sketches(index));
         }
         let (file, name) = self.file()?;
-        let properties = SstReader::read_properties(&*file, self.meta.file_id, &name)?;
+        let properties = SstReader::read_properties(&**file.file(), self.meta.file_id, &name)?;
         Ok(properties.sketches(index))
     }
 
@@ -312,17 +311,17 @@ impl FileHandle {
     }
 
     /// Opens the file and checks its size. Returns it with its name.
-    fn file(&self) -> Result<(Arc<dyn ReadFile>, String)> {
+    fn file(&self) -> Result<(BlockFile, String)> {
         self.meta.check_local()?;
         let id = self.meta.file_id;
         let name = file_name(FileKind::Sst, id);
-        let file = match self.source.store.open(id) {
+        let file = match self.source.store.open_blocks(id, self.meta.checksum) {
             Err(e) if *e.kind() == ErrorKind::NotFound => {
                 return Err(Error::corruption(name, 0, "the file is missing"));
             }
             opened => opened?,
         };
-        let size = file.size()?;
+        let size = file.file().size()?;
         if size != self.meta.size {
             let what = format!("{size} bytes, the manifest says {}", self.meta.size);
             return Err(Error::corruption(name, size.min(self.meta.size), what));

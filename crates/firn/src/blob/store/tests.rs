@@ -2,7 +2,8 @@ use super::*;
 use crate::base::checksum::xxh3;
 use crate::env::fault::{CallClass, Errno, Fault};
 use crate::env::{CountingEnv, Env, FaultEnv, MemEnv, ReadClass};
-use crate::store::{FileKind, file_name};
+use crate::store::testing::MapPool;
+use crate::store::{FileKind, PooledBlocks, file_name};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::path::Path;
 
@@ -446,4 +447,59 @@ fn a_value_is_read_in_the_class_of_its_reader() {
         all,
         reads(ReadClass::Blob) + reads(ReadClass::Verify) + reads(ReadClass::Compaction)
     );
+}
+
+#[test]
+fn pieces_of_values_come_from_a_pool_and_are_checked() {
+    let env = MemEnv::new();
+    env.create_dir_all(Path::new(DIR)).unwrap();
+    let env = CountingEnv::new(Arc::new(env));
+    let stats = Arc::clone(env.counters());
+    let env: Arc<dyn Env> = Arc::new(env);
+    let pool = Arc::new(MapPool::default());
+    let pooled = PooledBlocks::new(pool.clone(), env.clone(), stats.clone());
+    let pooled = Arc::new(pooled);
+    pooled.set_on(true);
+    let files = FileStore::new(env, DIR).with_pool(pooled.clone());
+    let next = AtomicU64::new(1);
+    let store = BlobStore::new(files, 8 << 20, move || next.fetch_add(1, Ordering::Relaxed));
+    let mut rng = StdRng::seed_from_u64(11);
+    let mut session = TransactionBlobs::new();
+    let mut all = Vec::new();
+    for len in [1, 5000, 131_072, 131_073, 300_000, 500_000, 5_000_000] {
+        for _ in 0..2 {
+            let value = value(&mut rng, len);
+            all.push((store.write(&mut session, 3, &value).unwrap(), value));
+        }
+    }
+    session.sync().unwrap();
+    let mut buf = BlobBuf::new();
+    let mut read_all = |class| {
+        let before = stats.file_reads().reads();
+        for (blob, value) in &all {
+            assert_eq!(store.read(blob, class, &mut buf).unwrap(), value);
+            let part = (value.len() as u64 / 2).max(1);
+            let read = store.read_prefix(blob, part, class, &mut buf).unwrap();
+            assert_eq!(read, &value[..part as usize]);
+        }
+        stats.file_reads().reads() - before
+    };
+    read_all(ReadClass::Blob);
+    // Each value has its table, if it has chunks, and each chunk.
+    assert_eq!(pool.len(), 2 * (3 + 3 + 4 + 5 + 40));
+    assert_eq!(read_all(ReadClass::Blob), 0, "all is in the pool");
+    pool.take_calls();
+    assert_eq!(read_all(ReadClass::Verify), 28);
+    assert_eq!(pool.take_calls(), [], "a check reads the file");
+    for seed in 0..20 {
+        let mut rng = StdRng::seed_from_u64(seed);
+        pool.retain(|_| rng.random_bool(0.8));
+        pool.lies.store(seed % 3 == 0, Ordering::Relaxed);
+        pool.hangs.store(seed % 5 == 0, Ordering::Relaxed);
+        assert!(read_all(ReadClass::Blob) > 0);
+    }
+    pooled.set_on(false);
+    pool.take_calls();
+    assert_eq!(read_all(ReadClass::Blob), 28);
+    assert_eq!(pool.take_calls(), []);
 }

@@ -1,23 +1,38 @@
 use super::*;
 
+const CACHED: BlockResidence = BlockResidence {
+    cached: true,
+    pooled: false,
+};
+const POOLED: BlockResidence = BlockResidence {
+    cached: false,
+    pooled: true,
+};
+const NOWHERE: BlockResidence = BlockResidence {
+    cached: false,
+    pooled: false,
+};
+
 #[test]
 fn neighbours_become_one_range() {
-    let mut from_cache = FromCache::default();
-    for cached in [false, true, true, false, true] {
-        from_cache.note(cached);
+    let mut from = FromMemory::default();
+    for residence in [NOWHERE, CACHED, CACHED, POOLED, CACHED, POOLED, POOLED] {
+        from.note(residence);
     }
-    assert_eq!(from_cache.ranges, [1..3, 4..5]);
+    assert_eq!(from.cached.0, [1..3, 4..5]);
+    assert_eq!(from.pooled.0, [3..4, 5..7]);
 }
 
 #[test]
-fn files_without_cached_entries_are_not_named() {
+fn files_without_entries_from_memory_are_not_named() {
     let handover = CacheHandover::default();
-    let mut cold = FromCache::default();
-    cold.note(false);
-    handover.output(1, cold);
-    let mut warm = FromCache::default();
-    warm.note(true);
-    handover.output(2, warm);
+    for (file_id, residence) in [(1, NOWHERE), (2, CACHED), (3, POOLED)] {
+        let mut from = FromMemory::default();
+        from.note(residence);
+        handover.output(file_id, from);
+    }
     let outputs = handover.outputs.into_inner();
-    assert_eq!(outputs.into_keys().collect::<Vec<_>>(), [2]);
+    let mut named: Vec<_> = outputs.into_keys().collect();
+    named.sort_unstable();
+    assert_eq!(named, [2, 3]);
 }

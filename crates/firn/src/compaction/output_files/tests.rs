@@ -32,7 +32,7 @@ fn a_file_names_a_bounded_number_of_blob_files() {
                 tail: &tail,
             };
             let key = InternalKey::new(&key, 1, Kind::PutBlobs);
-            outputs.add(key, value, false).unwrap();
+            outputs.add(key, value, BlockResidence::default()).unwrap();
         }
         outputs.finish(&mut JobStats::default()).unwrap().0
     };

@@ -62,13 +62,15 @@ impl AppendFile for MemAppend {
 }
 
 pub(super) struct MemRead {
+    env: MemEnv,
     path: PathBuf,
     inode: Arc<Mutex<Inode>>,
 }
 
 impl MemRead {
-    pub(super) fn new(path: &Path, inode: Arc<Mutex<Inode>>) -> Self {
+    pub(super) fn new(env: &MemEnv, path: &Path, inode: Arc<Mutex<Inode>>) -> Self {
         Self {
+            env: env.clone(),
             path: path.to_owned(),
             inode,
         }
@@ -77,6 +79,7 @@ impl MemRead {
 
 impl ReadFile for MemRead {
     fn read_exact_at(&self, _: ReadClass, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.env.on_read();
         let inode = self.inode.lock();
         let from = usize::try_from(offset).ok();
         let bytes = from.and_then(|from| inode.live.get(from..)?.get(..buf.len()));

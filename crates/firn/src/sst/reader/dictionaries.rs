@@ -69,18 +69,20 @@ impl SstReader {
         let Some(handle) = self.dictionary_handle(id) else {
             return Ok(None);
         };
-        let mut stored = Vec::new();
-        self.read_stored(handle, class.of_index(), &mut stored)?;
-        let place = (self.file_id, handle.offset);
-        let dictionary = block_frame::open_as(BlockKind::Dictionary, &stored, place)
-            .map(Dictionary::new)
-            .and_then(|dictionary| match dictionary.id() == id {
-                true => Ok(dictionary),
-                false => Err(DecodeError::Corrupt("dictionary of another id")),
-            });
-        dictionary
-            .map(Some)
-            .map_err(|damage| self.damaged(damage, handle))
+        let (mut stored, class) = (Vec::new(), class.of_index());
+        self.from_any(class, |source| {
+            self.read_stored(source, handle, class, &mut stored)?;
+            let place = (self.file_id, handle.offset);
+            let dictionary = block_frame::open_as(BlockKind::Dictionary, &stored, place)
+                .map(Dictionary::new)
+                .and_then(|dictionary| match dictionary.id() == id {
+                    true => Ok(dictionary),
+                    false => Err(DecodeError::Corrupt("dictionary of another id")),
+                });
+            dictionary
+                .map(Some)
+                .map_err(|damage| self.damaged(damage, handle))
+        })
     }
 
     /// The digested dictionary with this id, from `used`, the block cache or the file; `None` if

@@ -11,6 +11,7 @@ use crate::sst::filter::Filter;
 use crate::sst::format::{BlockKind, FOOTER_LEN, Footer, Handle};
 use crate::sst::index::Index;
 use crate::sst::properties::Properties;
+use crate::store::BlockFile;
 use std::sync::Arc;
 
 /// Estimated bytes of memory that a decoded index takes, for each of its stored bytes.
@@ -210,12 +211,14 @@ impl SstReader {
     /// partitions and filters, these are not read here, and damage is found when they are loaded.
     /// `Unsupported` if a newer version wrote the file or it is encrypted; `Io`.
     pub fn open_at(
-        file: Arc<dyn ReadFile>,
+        file: impl Into<BlockFile>,
         file_id: u64,
         name: String,
         cache: Arc<SstBlockCache>,
         hints: OpenHints,
     ) -> Result<Arc<Self>> {
+        let blocks: BlockFile = file.into();
+        let file = blocks.file();
         let OpenHints {
             external,
             upper_level,
@@ -225,10 +228,10 @@ impl SstReader {
         let possible = FOOTER_LEN as u64..=size;
         let room = |len: u64| cache.pins().has_room(len * DECODED_FACTOR, upper_level);
         let (meta, footer, pinned) = if possible.contains(&tail_len) && room(tail_len) {
-            let (meta, footer) = MetaRegion::with_tail(&*file, file_id, &name, tail_len)?;
+            let (meta, footer) = MetaRegion::with_tail(&**file, file_id, &name, tail_len)?;
             (meta, footer, true)
         } else {
-            let (mut meta, footer) = MetaRegion::of(&*file, file_id, &name)?;
+            let (mut meta, footer) = MetaRegion::of(&**file, file_id, &name)?;
             let pinned = room(meta.end - meta.start);
             if pinned {
                 meta.read_all()?;
@@ -261,7 +264,7 @@ impl SstReader {
         }
         let pin = pin.unwrap_or_else(|| cache.pins().charge(held as u64));
         Ok(Arc::new(Self {
-            file,
+            file: blocks,
             file_id,
             size,
             cache,

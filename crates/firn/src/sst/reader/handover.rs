@@ -1,0 +1,124 @@
+//! What a compaction does with the blocks of its inputs and outputs in block cache and memory pool.
+
+use super::SstReader;
+use crate::base::Result;
+use crate::cache::BlockKey;
+use crate::env::ReadClass;
+use crate::sst::CachedBlock;
+use crate::sst::block_frame;
+use crate::sst::format::Handle;
+use std::ops::Range;
+use std::sync::Arc;
+
+impl SstReader {
+    /// The cached form of the data block at `offset`, if it is cached, so that the cache handover
+    /// can insert it for another file. This does not count as a use of the block.
+    pub fn cached_at(&self, offset: u64) -> Option<CachedBlock> {
+        self.cache.peek(self.key_of(offset))
+    }
+
+    /// Removes the blocks, partitions and dictionaries of the file from the block cache and the
+    /// memory pool, because the file will not be read again.
+    ///
+    /// # Errors
+    /// `Corruption`, `Unsupported` or `Io` if an index partition cannot be loaded. Then nothing is
+    /// removed, and the blocks are evicted in time because nobody uses them.
+    pub fn forget_cached(&self) -> Result<()> {
+        let index = self.whole_index(ReadClass::Compaction)?;
+        for handle in self.dictionary_handles() {
+            self.forget(handle);
+        }
+        for spot in index.spots() {
+            if spot.block == 0 {
+                let top = self.index.top(spot.partition);
+                self.forget(top.index);
+                self.forget(top.filter);
+            }
+            self.forget(index.block(spot).handle);
+        }
+        Ok(())
+    }
+
+    fn forget(&self, handle: Handle) {
+        self.cache.remove(self.key_of(handle.offset));
+        self.file.delete_from_pool(handle.offset);
+    }
+
+    /// Loads into the block cache each data block of which at least half of the entries lie in
+    /// `entries`. These are ranges of entry numbers, ascending and disjoint; the numbers count from
+    /// 0 through the whole file. `decoded` has blocks that need not be read from the file, each
+    /// with the number of its first entry, ascending. A block that is in the cache already stays
+    /// there, and this does not count as a use of it.
+    ///
+    /// # Errors
+    /// The first error of reading an index partition or a block: `Corruption`, `Unsupported`, `Io`.
+    pub fn warm(&self, entries: &[Range<u64>], decoded: Vec<(u64, CachedBlock)>) -> Result<()> {
+        let mut decoded = decoded.into_iter().peekable();
+        self.for_each_within(entries, |handle, first_entry| {
+            let key: BlockKey = self.key_of(handle.offset);
+            if self.cache.peek(key).is_some() {
+                return Ok(());
+            }
+            while decoded.next_if(|(entry, _)| *entry < first_entry).is_some() {}
+            let block = match decoded.next_if(|(entry, _)| *entry == first_entry) {
+                Some((_, cached)) => cached,
+                None => {
+                    let block = self.read(handle, ReadClass::Compaction, true)?;
+                    CachedBlock::Block(Arc::new(block))
+                }
+            };
+            self.cache.insert(key, block);
+            Ok(())
+        })
+    }
+
+    /// Puts into the memory pool each data block of which at least half of the entries lie in
+    /// `entries`, as [`Self::warm`] does for the block cache.
+    ///
+    /// # Errors
+    /// As for [`Self::warm`].
+    pub fn fill_pool(&self, entries: &[Range<u64>]) -> Result<()> {
+        let mut stored = Vec::new();
+        self.for_each_within(entries, |handle, _| {
+            stored.resize(handle.len as usize, 0);
+            self.file
+                .read_run(ReadClass::Compaction, handle.offset, &mut stored)?;
+            if block_frame::is_intact(&stored, (self.file_id, handle.offset)) {
+                self.file.put_into_pool(handle.offset, &stored);
+            }
+            Ok(())
+        })
+    }
+
+    /// Calls `f` with each data block of which at least half of the entries lie in `entries`, and
+    /// with the number of its first entry.
+    fn for_each_within(
+        &self,
+        entries: &[Range<u64>],
+        mut f: impl FnMut(Handle, u64) -> Result<()>,
+    ) -> Result<()> {
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let index = self.whole_index(ReadClass::Compaction)?;
+        let mut ranges = entries.iter().peekable();
+        let mut start = 0;
+        for spot in index.spots() {
+            let block = start..start + index.block(spot).stats.entries;
+            start = block.end;
+            let mut inside = 0;
+            while let Some(range) = ranges.peek() {
+                let (from, to) = (range.start.max(block.start), range.end.min(block.end));
+                inside += to.saturating_sub(from);
+                if range.end > block.end {
+                    break;
+                }
+                ranges.next();
+            }
+            if inside > 0 && 2 * inside >= block.end - block.start {
+                f(index.block(spot).handle, block.start)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,131 @@
+//! Reads of blocks that the memory pool may have.
+
+use super::SstReader;
+use crate::base::Result;
+use crate::env::ReadClass;
+use crate::sst::block_frame;
+use crate::sst::format::Handle;
+use crate::sst::index::Partition;
+use std::ops::Range;
+
+/// Where a block may come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BlockSource {
+    /// The memory pool or the file.
+    Any,
+    /// The file.
+    File,
+}
+
+/// Blocks of a scan that are asked for together.
+const BATCH_MAX: usize = 32;
+
+/// A scan asks the pool for the blocks of a window if the pool probably has at least this share of
+/// them, in quarters. Otherwise one read of the file brings all of them.
+const POOL_QUARTERS: usize = 3;
+
+/// Data blocks of a partition that follow each other in the file.
+pub(in crate::sst) struct BlockWindow<'a> {
+    /// The partition.
+    pub(in crate::sst) partition: &'a Partition,
+    /// The first block.
+    pub(in crate::sst) first: u32,
+    /// The window has the blocks that end before this offset, and the first one.
+    pub(in crate::sst) end: u64,
+}
+
+impl BlockWindow<'_> {
+    /// The first block of the partition, from the first of the window on, that begins at or after
+    /// this offset.
+    pub(in crate::sst) fn first_from(&self, offset: u64) -> u32 {
+        let mut blocks = self.first..self.partition.blocks();
+        let at = blocks.find(|at| self.partition.block(*at).handle.offset >= offset);
+        at.unwrap_or(self.partition.blocks())
+    }
+
+    fn places(&self) -> impl Iterator<Item = Range<u64>> {
+        let handles =
+            (self.first..self.partition.blocks()).map(|at| self.partition.block(at).handle);
+        let within = move |(number, handle): &(usize, Handle)| {
+            *number == 0 || *number < BATCH_MAX && handle.end() <= self.end
+        };
+        handles
+            .enumerate()
+            .take_while(within)
+            .map(|(_, handle)| handle.offset..handle.end())
+    }
+}
+
+impl SstReader {
+    /// Calls `read` for a block that may come from anywhere. If the memory pool takes part in reads
+    /// of this class and `read` finds damage, calls it once more for the block in the file: only
+    /// what the file has is damage.
+    pub(super) fn from_any<T>(
+        &self,
+        class: ReadClass,
+        mut read: impl FnMut(BlockSource) -> Result<T>,
+    ) -> Result<T> {
+        match read(BlockSource::Any) {
+            Err(error) if error.is_corruption() && self.file.is_pooled(class) => {
+                read(BlockSource::File)
+            }
+            done => done,
+        }
+    }
+
+    /// Fills `stored` with the block at `handle`.
+    pub(super) fn fill(
+        &self,
+        source: BlockSource,
+        handle: Handle,
+        class: ReadClass,
+        stored: &mut [u8],
+    ) -> Result<()> {
+        match source {
+            BlockSource::Any => {
+                self.file
+                    .read(class, handle.offset, stored, block_frame::is_intact)
+            }
+            BlockSource::File => self.file.read_run(class, handle.offset, stored),
+        }
+    }
+
+    /// Whether the memory pool probably has most blocks of `window`.
+    pub(in crate::sst) fn pool_has_most(&self, window: &BlockWindow<'_>, class: ReadClass) -> bool {
+        if !self.file.is_pooled(class) {
+            return false;
+        }
+        let (mut blocks, mut known) = (0, 0);
+        for place in window.places() {
+            blocks += 1;
+            known += usize::from(self.file.is_in_pool(place.start));
+        }
+        known > 0 && known * 4 >= blocks * POOL_QUARTERS
+    }
+
+    /// Asks the memory pool for the blocks of `window`. Calls `found` with the offset and the bytes
+    /// of each that it has, in any order.
+    pub(in crate::sst) fn read_from_pool(
+        &self,
+        window: &BlockWindow<'_>,
+        class: ReadClass,
+        found: &mut dyn FnMut(u64, &[u8]),
+    ) {
+        let places: Vec<_> = window
+            .places()
+            .filter(|place| self.file.is_in_pool(place.start))
+            .collect();
+        let found = &mut |number: usize, bytes: &[u8]| {
+            if let Some(place) = places.get(number) {
+                found(place.start, bytes);
+            }
+        };
+        self.file
+            .read_from_pool(class, &places, block_frame::is_intact, found);
+    }
+
+    /// Whether the memory pool probably has the block at `offset`.
+    pub(in crate::sst) fn is_in_pool(&self, offset: u64) -> bool {
+        self.file.is_in_pool(offset)
+    }
+}

@@ -1,0 +1,196 @@
+//! A file of stored blocks, some of which the memory pool may have.
+
+use super::block_pool::{BlockName, IsIntact, WantedBlock};
+use super::file_name::FileId;
+use super::pooled_blocks::PooledBlocks;
+use super::read_batch::ReadBatch;
+use crate::base::Result;
+use crate::env::{ReadClass, ReadFile};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// An SST that is open for reading by blocks.
+///
+/// A read of a block asks the memory pool first, if that is on and serves the class of the read,
+/// and then the file. Bytes from the pool are trusted no more than those of the file: what fails
+/// the check of the block is as good as not found. A block that was read from the file is offered
+/// to the pool, if it passes the check.
+pub struct BlockFile {
+    file: Arc<dyn ReadFile>,
+    pooled: Option<PooledFile>,
+}
+
+/// What names the blocks of a file in the pool.
+struct PooledFile {
+    blocks: Arc<PooledBlocks>,
+    id: FileId,
+    checksum: u64,
+}
+
+impl From<Arc<dyn ReadFile>> for BlockFile {
+    /// A file without a pool.
+    fn from(file: Arc<dyn ReadFile>) -> Self {
+        Self { file, pooled: None }
+    }
+}
+
+impl PooledFile {
+    fn name(&self, offset: u64) -> BlockName {
+        BlockName::Block {
+            file: self.id,
+            checksum: self.checksum,
+            offset,
+        }
+    }
+
+    fn wanted(&self, bytes: &Range<u64>) -> WantedBlock {
+        WantedBlock {
+            name: self.name(bytes.start),
+            len: (bytes.end - bytes.start) as usize,
+        }
+    }
+}
+
+impl BlockFile {
+    /// The file with this id and checksum, whose blocks may be in the pool `blocks`.
+    pub(super) fn new(
+        file: Arc<dyn ReadFile>,
+        blocks: Option<&Arc<PooledBlocks>>,
+        (id, checksum): (FileId, u64),
+    ) -> Self {
+        let pooled = blocks.map(|blocks| PooledFile {
+            blocks: Arc::clone(blocks),
+            id,
+            checksum,
+        });
+        Self { file, pooled }
+    }
+
+    /// The file alone.
+    pub fn file(&self) -> &Arc<dyn ReadFile> {
+        &self.file
+    }
+
+    /// Whether the pool takes part in reads of this class.
+    #[inline]
+    pub fn is_pooled(&self, class: ReadClass) -> bool {
+        self.served(class).is_some()
+    }
+
+    #[inline]
+    fn served(&self, class: ReadClass) -> Option<&PooledFile> {
+        self.pooled
+            .as_ref()
+            .filter(|pooled| pooled.blocks.serves(class))
+    }
+
+    #[inline]
+    fn on(&self) -> Option<&PooledFile> {
+        self.pooled.as_ref().filter(|pooled| pooled.blocks.is_on())
+    }
+
+    /// Fills `stored` with the block at `offset`.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn read(
+        &self,
+        class: ReadClass,
+        offset: u64,
+        stored: &mut [u8],
+        is_intact: IsIntact,
+    ) -> Result<()> {
+        let Some(pooled) = self.served(class) else {
+            return self.file.read_exact_at(class, offset, stored);
+        };
+        let (name, place) = (pooled.name(offset), (pooled.id, offset));
+        let blocks = &pooled.blocks;
+        if blocks.get(name, class, stored, |bytes| is_intact(bytes, place)) {
+            return Ok(());
+        }
+        blocks.read_file(&*self.file, class, offset, stored)?;
+        if is_intact(stored, place) {
+            blocks.pool().offer(&name, class, stored);
+        }
+        Ok(())
+    }
+
+    /// Fills `stored` with the bytes from `offset` on: those of several blocks, or of parts of
+    /// blocks. Does not ask the pool.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn read_run(&self, class: ReadClass, offset: u64, stored: &mut [u8]) -> Result<()> {
+        match self.served(class) {
+            Some(pooled) => pooled.blocks.read_file(&*self.file, class, offset, stored),
+            None => self.file.read_exact_at(class, offset, stored),
+        }
+    }
+
+    /// Offers a block that [`Self::read_run`] has read, and that its reader has checked.
+    pub fn offer(&self, class: ReadClass, offset: u64, stored: &[u8]) {
+        if let Some(pooled) = self.served(class) {
+            let name = pooled.name(offset);
+            pooled.blocks.pool().offer(&name, class, stored);
+        }
+    }
+
+    /// Whether the pool is on and probably has the block at `offset`.
+    pub fn is_in_pool(&self, offset: u64) -> bool {
+        self.on()
+            .is_some_and(|pooled| pooled.blocks.pool().probably_has(&pooled.name(offset)))
+    }
+
+    /// Asks the pool for the blocks with these places in the file, at most 32. Calls `found` with
+    /// the number and the bytes of each that it has.
+    pub fn read_from_pool(
+        &self,
+        class: ReadClass,
+        places: &[Range<u64>],
+        is_intact: IsIntact,
+        found: &mut dyn FnMut(usize, &[u8]),
+    ) {
+        let Some(pooled) = self.served(class) else {
+            return;
+        };
+        let wanted: Vec<_> = places.iter().map(|place| pooled.wanted(place)).collect();
+        let is_right = |number: usize, bytes: &[u8]| {
+            let offset = places.get(number).map_or(0, |place| place.start);
+            is_intact(bytes, (pooled.id, offset))
+        };
+        pooled.blocks.get_many(&wanted, class, &is_right, found);
+    }
+
+    /// Announces a read of the block with this place in the file by adding it to `reads`: a read of
+    /// the pool if that probably has the block, of the file otherwise.
+    pub fn prefetch(
+        &self,
+        class: ReadClass,
+        place: &Range<u64>,
+        is_intact: IsIntact,
+        reads: &mut ReadBatch,
+    ) {
+        match self.served(class) {
+            Some(pooled) if pooled.blocks.pool().probably_has(&pooled.name(place.start)) => {
+                let wanted = pooled.wanted(place);
+                let check = (is_intact, (pooled.id, place.start));
+                reads.add_pooled(&pooled.blocks, &self.file, wanted, check);
+            }
+            _ => reads.add_file(&*self.file, place),
+        }
+    }
+
+    /// Puts a block into the pool that stands for blocks there.
+    pub fn put_into_pool(&self, offset: u64, stored: &[u8]) {
+        if let Some(pooled) = self.on() {
+            pooled.blocks.pool().put(&pooled.name(offset), stored);
+        }
+    }
+
+    /// Deletes the block at `offset` from the pool, because nobody will read it again.
+    pub fn delete_from_pool(&self, offset: u64) {
+        if let Some(pooled) = self.on() {
+            pooled.blocks.pool().delete(&pooled.name(offset));
+        }
+    }
+}

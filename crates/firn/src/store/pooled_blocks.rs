@@ -1,0 +1,151 @@
+//! The memory pool of a database: its switch, its counters, and the blocks that came ahead.
+
+use super::announced_blocks::AnnouncedBlocks;
+use super::block_pool::{BlockName, BlockPool, WantedBlock};
+use crate::base::Result;
+use crate::env::{Env, IoStats, ReadClass, ReadFile};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The memory pool between the readers of files and a [`BlockPool`].
+///
+/// Readers ask [`Self::serves`] first, which is one load of a flag. So a pool that is off costs
+/// nothing else, and only where a file is about to be read.
+pub struct PooledBlocks {
+    pool: Arc<dyn BlockPool>,
+    is_on: AtomicBool,
+    env: Arc<dyn Env>,
+    io: Arc<IoStats>,
+    announced: AnnouncedBlocks,
+}
+
+impl PooledBlocks {
+    /// The blocks of `pool`, which is off. `env` has the clock; `io` counts the reads.
+    pub fn new(pool: Arc<dyn BlockPool>, env: Arc<dyn Env>, io: Arc<IoStats>) -> Self {
+        Self {
+            pool,
+            is_on: AtomicBool::new(false),
+            env,
+            io,
+            announced: AnnouncedBlocks::default(),
+        }
+    }
+
+    /// Switches the pool on or off.
+    pub fn set_on(&self, on: bool) {
+        self.is_on.store(on, Ordering::Relaxed);
+        if !on {
+            self.announced.clear();
+        }
+    }
+
+    /// Whether the pool is on.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// Whether the pool is on and takes part in reads of this class.
+    #[inline]
+    pub fn serves(&self, class: ReadClass) -> bool {
+        self.is_on() && class.is_of_query()
+    }
+
+    /// The pool itself.
+    pub fn pool(&self) -> &dyn BlockPool {
+        &*self.pool
+    }
+
+    /// Fills `stored` with the block of this name, if the pool has it. `is_right` judges the bytes.
+    pub fn get(
+        &self,
+        name: BlockName,
+        class: ReadClass,
+        stored: &mut [u8],
+        is_right: impl Fn(&[u8]) -> bool,
+    ) -> bool {
+        if self.announced.take(&name, stored) {
+            self.io.pool_reads().count(class, stored.len() as u64, 0);
+            return true;
+        }
+        let len = stored.len();
+        let wanted = [WantedBlock { name, len }];
+        let mut is_found = false;
+        self.get_many(
+            &wanted,
+            class,
+            &|_, bytes| is_right(bytes),
+            &mut |_, bytes| {
+                stored.copy_from_slice(bytes);
+                is_found = true;
+            },
+        );
+        is_found
+    }
+
+    /// As [`BlockPool::get`], and counts what was found: the time of the call is divided among the
+    /// blocks.
+    pub fn get_many(
+        &self,
+        wanted: &[WantedBlock],
+        class: ReadClass,
+        is_right: &dyn Fn(usize, &[u8]) -> bool,
+        found: &mut dyn FnMut(usize, &[u8]),
+    ) {
+        let begun = self.env.monotonic_micros();
+        let (mut count, mut lens) = (0, [0; COUNTED_MAX]);
+        self.pool
+            .get(wanted, class, is_right, &mut |number, bytes| {
+                if let Some(len) = lens.get_mut(count) {
+                    *len = bytes.len() as u64;
+                }
+                count += 1;
+                found(number, bytes);
+            });
+        if count > 0 {
+            let us = self.env.monotonic_micros().saturating_sub(begun) / count as u64;
+            for len in &lens[..count.min(COUNTED_MAX)] {
+                self.io.pool_reads().count(class, *len, us);
+            }
+        }
+    }
+
+    /// Asks for blocks that a caller will read soon. What comes is kept for [`Self::get`]. Calls
+    /// `missing` with the number of each block that does not come.
+    pub(super) fn announce(
+        &self,
+        wanted: &[WantedBlock],
+        class: ReadClass,
+        is_right: &dyn Fn(usize, &[u8]) -> bool,
+        mut missing: impl FnMut(usize),
+    ) {
+        let mut came = vec![false; wanted.len()];
+        self.pool
+            .get(wanted, class, is_right, &mut |number, bytes| {
+                self.announced.keep(wanted[number].name, bytes);
+                came[number] = true;
+            });
+        (0..)
+            .zip(came)
+            .filter(|(_, came)| !came)
+            .for_each(|(n, _)| missing(n));
+    }
+
+    /// Reads a file, and tells the pool how long that took.
+    pub fn read_file(
+        &self,
+        file: &dyn ReadFile,
+        class: ReadClass,
+        offset: u64,
+        stored: &mut [u8],
+    ) -> Result<()> {
+        let begun = self.env.monotonic_micros();
+        file.read_exact_at(class, offset, stored)?;
+        let us = self.env.monotonic_micros().saturating_sub(begun);
+        self.pool.note_file_read(class, us);
+        Ok(())
+    }
+}
+
+/// More blocks than any caller asks for at a time.
+const COUNTED_MAX: usize = 64;
