@@ -51,6 +51,9 @@
 // SET NULL.
 #define FIRN_ACTION_SET_NULL 3
 
+// Number of classes of reads that use the memory pool.
+#define FIRN_POOL_CLASSES 6
+
 // Flag: if the key exists already, lock the row that has it exclusively, because the caller is
 // about to replace or update that row.
 #define FIRN_WRITE_LOCK_DUPLICATE_X 1
@@ -351,6 +354,15 @@ typedef struct firn_config {
   // Speed of the disk that files seem to lie on, for tests: `120us` for instance, or
   // `500us,3000iops,125MBps`. NULL or empty for the speed of the real disk.
   const char *debug_disk;
+  // Whether the memory pool is on.
+  bool pool_enabled;
+  // Nodes of the memory pool, as for `firn_set_pool_nodes`; NULL for none.
+  const char *pool_nodes;
+  // Name of this server among those that share the memory pool. It stays the same over restarts.
+  const char *pool_server;
+  // File with the key under which the memory pool's values are encrypted; NULL or empty for
+  // none.
+  const char *pool_key_file;
   // Directory of the log archive, which must exist; NULL or empty for no archive.
   const char *log_archive_dir;
   // Seconds after which a log segment in use is closed so that it can be archived. Without a log
@@ -703,6 +715,65 @@ typedef struct firn_foreign_key_info {
   // row, and `on_update` then changes the rows that refer to it.
   bool parent_follows;
 } firn_foreign_key_info;
+
+// What the memory pool knows of the blocks of one class on a node.
+typedef struct firn_pool_class_info {
+  // Blocks that the node was asked for.
+  uint64_t gets;
+  // Blocks that it had.
+  uint64_t hits;
+} firn_pool_class_info;
+
+// A node of the memory pool.
+typedef struct firn_pool_node_info {
+  // Address as in the list of nodes.
+  const char *address;
+  // Weight in the list.
+  uint64_t weight;
+  // Whether the pool is on.
+  bool enabled;
+  // Whether the node is not asked for now, because it does not answer.
+  bool breaker_open;
+  // How often that has begun.
+  uint64_t breaker_opened;
+  // Bytes that the node uses for values, when it was last asked.
+  uint64_t used_bytes;
+  // Bytes that it may use.
+  uint64_t limit_bytes;
+  // Values that it has, also of other servers.
+  uint64_t items;
+  // Values that it has evicted.
+  uint64_t evictions;
+  // Mean time of an answer, microseconds.
+  uint64_t latency_us;
+  // Time that half of the answers did not exceed, microseconds; at most twice too large. 0
+  // without answers.
+  uint64_t latency_us_p50;
+  // Time that 99 % of the answers did not exceed, microseconds.
+  uint64_t latency_us_p99;
+  // Blocks that the node was asked for.
+  uint64_t gets;
+  // Blocks that it had.
+  uint64_t hits;
+  // Stored bytes of the hits.
+  uint64_t hit_bytes;
+  // Blocks that it did not have.
+  uint64_t misses;
+  // Blocks whose answer missed the deadline.
+  uint64_t late;
+  // Blocks whose connection broke.
+  uint64_t broken;
+  // Blocks that were not what was put, and were deleted.
+  uint64_t wrong;
+  // Blocks that were put.
+  uint64_t puts;
+  // Stored bytes of the puts.
+  uint64_t put_bytes;
+  // Puts that were given up.
+  uint64_t dropped_puts;
+  // By class: index, point, short range, batched keys, scan, blob chunk.
+  struct firn_pool_class_info classes[FIRN_POOL_CLASSES];
+} firn_pool_node_info;
 
 // Statistics of a table.
 typedef struct firn_table_stats {
@@ -1695,6 +1766,34 @@ enum firn_status firn_index_change_commit(const struct firn_db *db,
 // `change` must be NULL or from `firn_index_change_new`, and must not be used afterwards.
 void firn_index_change_free(struct firn_index_change *change);
 
+// Checks a list of nodes of the memory pool, as [`firn_set_pool_nodes`] does, and changes nothing.
+//
+// # Safety
+// `nodes` must be NULL or a string.
+enum firn_status firn_check_pool_nodes(const char *nodes);
+
+// Sets the nodes of the memory pool: `host:port`, `[IPv6]:port` or `unix:/path`, apart by commas,
+// each with `*weight` behind it if that is not 1. Empty for none.
+//
+// # Safety
+// `db` must be open; `nodes` must be a string.
+enum firn_status firn_set_pool_nodes(const struct firn_db *db, const char *nodes);
+
+// Switches the memory pool on or off.
+//
+// # Safety
+// `db` must be open.
+enum firn_status firn_set_pool_enabled(const struct firn_db *db, bool enabled);
+
+// Calls `each` for every node of the memory pool.
+//
+// # Safety
+// `db` must be open; `each` must not call the core.
+enum firn_status firn_list_pool_nodes(const struct firn_db *db,
+                                      void (*each)(void *context,
+                                                   const struct firn_pool_node_info *info),
+                                      void *context);
+
 // Inserts a row. `FIRN_DUPLICATE` means that a unique index has the key already: `dup_index` is
 // set to the number of the first such index, in ascending order, and nothing of the row is
 // written. `ref_out` (may be NULL) gets the eight bytes of a hidden key.
@@ -1997,7 +2096,8 @@ enum firn_status firn_list_jobs(const struct firn_db *db,
                                 void (*each)(void *context, const struct firn_job_info *info),
                                 void *context);
 
-// Calls `each` for every class of reads. Reads that a cache served are not counted.
+// Calls `each` for every class of reads of files, and of blocks that came from the memory pool
+// instead. Reads that a cache served are not counted.
 //
 // # Safety
 // `db` must be open; `each` must not call the core.

@@ -4,6 +4,7 @@ use crate::error::{CallOutcome, firn_status, guard, guard_value};
 use crate::host_callbacks::{
     HostCollations, HostLog, HostMetadataLocks, HostVirtualColumns, HostWaits, firn_host,
 };
+use crate::new_pool::new_pool;
 use crate::pointers::{borrow_bytes, boxed, c_str, name, path, unbox};
 use firn::base::Error;
 use firn::base::allocator_stats::AllocatorStats;
@@ -13,6 +14,7 @@ use firn::db::{Db, ServerStart};
 use firn::env::{DiskSpeed, Env, PosixEnv, SlowEnv};
 use firn::temporary::TemporaryTables;
 use firn::write::OwnedBinlogPosition;
+use firn_pool::parse_nodes;
 use std::ffi::c_char;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -89,6 +91,15 @@ pub struct firn_config {
     /// Speed of the disk that files seem to lie on, for tests: `120us` for instance, or
     /// `500us,3000iops,125MBps`. NULL or empty for the speed of the real disk.
     pub debug_disk: *const c_char,
+    /// Whether the memory pool is on.
+    pub pool_enabled: bool,
+    /// Nodes of the memory pool, as for `firn_set_pool_nodes`; NULL for none.
+    pub pool_nodes: *const c_char,
+    /// Name of this server among those that share the memory pool. It stays the same over restarts.
+    pub pool_server: *const c_char,
+    /// File with the key under which the memory pool's values are encrypted; NULL or empty for
+    /// none.
+    pub pool_key_file: *const c_char,
     /// Directory of the log archive, which must exist; NULL or empty for no archive.
     pub log_archive_dir: *const c_char,
     /// Seconds after which a log segment in use is closed so that it can be archived. Without a log
@@ -219,7 +230,22 @@ pub unsafe extern "C" fn firn_open(
             server_decides_all: config.server_decides_all,
             binlog_index: binlog_index.map(PathBuf::from),
         };
-        let db = Db::open(env, Path::new(dir), options, Some(waits))?;
+        // SAFETY: the strings end with a NUL byte and stay valid during the call.
+        let (nodes, server, key_file) = unsafe {
+            (
+                c_str(config.pool_nodes)?.unwrap_or_default(),
+                c_str(config.pool_server)?.unwrap_or_default(),
+                path(config.pool_key_file),
+            )
+        };
+        let wrong = |message| Error::invalid(format_args!("firn_pool_nodes: {message}"));
+        parse_nodes(nodes).map_err(wrong)?;
+        let pool = new_pool(server, key_file, &options.listener)?;
+        let db = Db::open_with_pool(env, Path::new(dir), options, Some(waits), pool)?;
+        if !nodes.is_empty() {
+            db.set_pool_nodes(nodes)?;
+        }
+        db.set_pool_enabled(config.pool_enabled)?;
         db.catalog()
             .set_collations(Arc::new(HostCollations::new(host)));
         db.catalog()

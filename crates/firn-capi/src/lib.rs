@@ -20,6 +20,8 @@ pub mod error;
 pub mod foreign_keys;
 pub mod host_callbacks;
 pub mod index_change;
+pub mod memory_pool;
+mod new_pool;
 mod pointers;
 pub mod progress;
 pub mod row_writes;

@@ -239,7 +239,8 @@ pub struct firn_io_info {
     pub latency_us_max: u64,
 }
 
-/// Calls `each` for every class of reads. Reads that a cache served are not counted.
+/// Calls `each` for every class of reads of files, and of blocks that came from the memory pool
+/// instead. Reads that a cache served are not counted.
 ///
 /// # Safety
 /// `db` must be open; `each` must not call the core.
@@ -252,12 +253,15 @@ pub unsafe extern "C" fn firn_list_io(
     guard(|| {
         // SAFETY: the handle is live: the host frees a handle only after the last call with that
         // handle.
-        for one in unsafe { firn_db::get(db) }?.file_reads() {
+        let db = unsafe { firn_db::get(db) }?;
+        let files = db.file_reads().map(|reads| (c"file", reads));
+        let pool = db.pool_reads().map(|reads| (c"pool", reads));
+        for (source, one) in files.chain(pool) {
             let class_name = c_text(one.class.name());
             let within = |percent| one.latency_us(percent).unwrap_or(0);
             let info = firn_io_info {
                 class_name: class_name.as_ptr(),
-                source: c"file".as_ptr(),
+                source: source.as_ptr(),
                 reads: one.reads,
                 bytes: one.bytes,
                 latency_us_p50: within(50),

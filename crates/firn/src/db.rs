@@ -7,6 +7,7 @@ mod engine_status;
 mod ephemeral;
 mod in_doubt;
 mod make_checkpoint;
+mod memory_pool;
 mod read_only;
 mod recover_prepared;
 mod recovery;
@@ -18,6 +19,7 @@ mod wal_size_limit;
 pub use background::{BlobReport, JobReport, MemoryReport};
 pub use engine_status::{Condition, IndexReport, LevelReport, Metrics};
 pub use in_doubt::ServerStart;
+pub use memory_pool::MemoryPool;
 pub use read_only::{BlobFileReport, BlobFilesReport, ReadOnlyDb, ReadOnlyLog, ReadOnlyTree};
 pub use repair::{Repaired, repair};
 pub use storage_reports::{FileReport, IndexDetail, StallReport};
@@ -35,7 +37,7 @@ use crate::compaction::RestGoal;
 use crate::env::{CountingEnv, Env, IoStats, UnsyncedEnv};
 use crate::memtable::Memtable;
 use crate::read::SuperVersions;
-use crate::store::{DiskReserve, FileKind, FileStore};
+use crate::store::{BlockPool, DiskReserve, FileKind, FileStore, PooledBlocks};
 use crate::txn::{
     ActiveInserts, LockOwner, LockTable, SnapshotList, Transaction, TransactionContext,
     TransactionList, WaitObserver,
@@ -46,6 +48,7 @@ use crate::write::{MemtableHost, Pipeline, StallGate};
 use activities::{Activities, ProgressReporter};
 use background::MemoryArbiter;
 use background::{BackgroundThreads, BackgroundWork, BulkLoadHost, install_found};
+use memory_pool::DbPool;
 use parking_lot::Mutex;
 use recovery::Replayed;
 use std::collections::BTreeSet;
@@ -87,6 +90,7 @@ pub struct Db {
     background: Mutex<Option<BackgroundThreads>>,
     checkpointing: Mutex<()>,
     io: Arc<IoStats>,
+    pool: Option<DbPool>,
     dir: PathBuf,
     next_owner: AtomicU64,
     /// Number of ephemeral databases that were opened beside this one.
@@ -97,8 +101,8 @@ pub struct Db {
 
 /// A database is opened on this.
 enum OpenedOn<'a> {
-    /// An environment, whose reads and writes the database counts.
-    Env(Arc<dyn Env>),
+    /// An environment, whose reads and writes the database counts, and perhaps a memory pool.
+    Env(Arc<dyn Env>, Option<Arc<MemoryPool>>),
     /// The environment of the host database, but without syncs. The host database counts.
     Host(&'a Db),
 }
@@ -135,7 +139,23 @@ impl Db {
         options: Options,
         waits: Option<Arc<dyn WaitObserver>>,
     ) -> Result<Arc<Self>> {
-        Self::open_at(OpenedOn::Env(env), dir, options, waits, None)
+        Self::open_at(OpenedOn::Env(env, None), dir, options, waits, None)
+    }
+
+    /// As [`Self::open`], with a memory pool, which is off at first. Ephemeral databases of this
+    /// database do not use it, because their files are gone soon.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_with_pool(
+        env: Arc<dyn Env>,
+        dir: &Path,
+        options: Options,
+        waits: Option<Arc<dyn WaitObserver>>,
+        pool: MemoryPool,
+    ) -> Result<Arc<Self>> {
+        let on = OpenedOn::Env(env, Some(Arc::new(pool)));
+        Self::open_at(on, dir, options, waits, None)
     }
 
     fn open_at(
@@ -145,15 +165,15 @@ impl Db {
         waits: Option<Arc<dyn WaitObserver>>,
         point: Option<RecoveryPoint>,
     ) -> Result<Arc<Self>> {
-        let (env, io, host): (Arc<dyn Env>, _, _) = match on {
-            OpenedOn::Env(env) => {
+        let (env, io, host, pool): (Arc<dyn Env>, _, _, _) = match on {
+            OpenedOn::Env(env, pool) => {
                 let counting = Arc::new(CountingEnv::new(env));
                 let io = Arc::clone(counting.counters());
-                (counting, io, None)
+                (counting, io, None, pool)
             }
             OpenedOn::Host(host) => {
                 let unsynced = Arc::new(UnsyncedEnv::new(Arc::clone(&host.env)));
-                (unsynced, Arc::clone(&host.io), Some(host))
+                (unsynced, Arc::clone(&host.io), Some(host), None)
             }
         };
         env.create_dir_all(dir)?;
@@ -193,6 +213,15 @@ impl Db {
             Some(host) => store.with_open_files_of(host.work.versions.source().store()),
             None => store.with_open_files(options.mutable.open_files.load(Ordering::Relaxed)),
         };
+        let pool = pool.map(|memory| {
+            let pool: Arc<dyn BlockPool> = Arc::<MemoryPool>::clone(&memory);
+            let blocks = PooledBlocks::new(pool, Arc::clone(&env), Arc::clone(&io));
+            let blocks = Arc::new(blocks);
+            DbPool { memory, blocks }
+        });
+        if let Some(pool) = &pool {
+            store = store.with_pool(Arc::clone(&pool.blocks));
+        }
         let reserve =
             (!options.ephemeral).then(|| Arc::new(DiskReserve::new(Arc::clone(&env), dir)));
         if let Some(reserve) = &reserve {
@@ -403,6 +432,7 @@ impl Db {
             background: Mutex::new(background),
             checkpointing: Mutex::new(()),
             io,
+            pool,
             dir: dir.to_owned(),
             next_owner: AtomicU64::new(1),
             ephemeral_opened: AtomicU64::new(0),
@@ -464,6 +494,11 @@ impl Db {
         match has_threads {
             true => self.work.archive_rest_within(patience),
             false => self.work.archive_rest(),
+        }
+        if let Some(pool) = &self.pool {
+            doing.set("ending the thread of the memory pool");
+            pool.blocks.set_on(false);
+            pool.memory.pool().stop();
         }
         if reported {
             let took_ms = (self.env.monotonic_micros() - begun) / 1000;

@@ -116,7 +116,7 @@ impl Db {
         options: Options,
         point: RecoveryPoint,
     ) -> Result<Arc<Self>> {
-        Self::open_at(OpenedOn::Env(env), dir, options, None, Some(point))
+        Self::open_at(OpenedOn::Env(env, None), dir, options, None, Some(point))
     }
 }
 

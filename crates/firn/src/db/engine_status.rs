@@ -408,6 +408,7 @@ impl Db {
         }
         let store = self.work.versions.source().store();
         writeln!(out, "batched reads: {}", store.prefetch_method())?;
+        self.write_pool(out)?;
         let files = store.open_files().stats();
         writeln!(
             out,

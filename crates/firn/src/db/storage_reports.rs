@@ -145,6 +145,13 @@ impl Db {
         self.io.file_reads().by_class()
     }
 
+    /// Blocks that came from the memory pool since the database was opened, by class. The time of
+    /// a batch is divided among its blocks.
+    pub fn pool_reads(&self) -> impl Iterator<Item = ClassReads> {
+        let classes = self.io.pool_reads().by_class();
+        classes.filter(|reads| reads.class.is_of_query())
+    }
+
     /// Delays of writers since the database was opened, by reason.
     pub fn stall_reports(&self) -> Vec<StallReport> {
         let stats = self.work.stall.stats();

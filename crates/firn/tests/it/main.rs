@@ -15,6 +15,7 @@ mod fuzz;
 mod large_commit;
 mod layers;
 mod memory;
+mod memory_pool;
 mod open_memory;
 mod optimistic;
 mod optimize;
