@@ -15,6 +15,9 @@ int init_firn_locks(void* schema);
 int init_firn_lock_waits(void* schema);
 int init_firn_deadlocks(void* schema);
 
+/* The one in i_s_pool.cc: FIRN_POOL. */
+int init_firn_pool(void* schema);
+
 /* Those in i_s_storage.cc. */
 int init_firn_indexes(void* schema);
 int init_firn_files(void* schema);

@@ -5,7 +5,10 @@
 #include "sysvars.h"
 #include "checkpoint.h"
 #include "log.h"
+#include "mysqld.h"
 #include "sys_vars_shared.h"
+
+#include <string>
 
 namespace firn::sysvars {
 
@@ -34,6 +37,9 @@ char* checkpoint;
 char* armed_checkpoint;
 char* log_archive_dir;
 char* debug_disk;
+char pool;
+char* pool_nodes;
+char* pool_key_file;
 unsigned int log_archive_timeout;
 char deadlock_detect;
 char print_all_deadlocks;
@@ -193,6 +199,58 @@ MYSQL_SYSVAR_STR(debug_disk, debug_disk, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READON
                  "(latency of each operation) or '500us,3000iops,125MBps'. Empty = off.",
                  nullptr, nullptr, "");
 
+/* The value of firn_pool_nodes: the variable points here once it was set. */
+std::string pool_nodes_text;
+
+/* Reports a list of nodes that the core has refused. */
+void report_wrong_nodes() {
+  my_printf_error(ER_WRONG_VALUE_FOR_VAR, "FIRN: firn_pool_nodes: %s", MYF(0), firn_last_error());
+}
+
+int check_pool_nodes(THD* thd, st_mysql_sys_var*, void* save, st_mysql_value* value) {
+  char buffer[512];
+  int length = sizeof(buffer);
+  const char* text = value->val_str(value, buffer, &length);
+  /* The text may lie in the buffer. */
+  text = text ? thd_strmake(thd, text, size_t(length)) : "";
+  if (!text) return 1;
+  *static_cast<const char**>(save) = text;
+  if (firn_check_pool_nodes(text) == FIRN_OK) return 0;
+  report_wrong_nodes();
+  return 1;
+}
+
+/* Called with LOCK_global_system_variables, as readers of the variable are. */
+void update_pool_nodes(THD*, st_mysql_sys_var*, void* variable, const void* save) {
+  const char* text = *static_cast<char* const*>(save);
+  if (firn_set_pool_nodes(database, text) != FIRN_OK) return report_wrong_nodes();
+  pool_nodes_text = text;
+  *static_cast<const char**>(variable) = pool_nodes_text.c_str();
+}
+
+void update_pool(THD*, st_mysql_sys_var*, void* variable, const void* save) {
+  const char on = *static_cast<const char*>(save);
+  if (firn_set_pool_enabled(database, on != 0) == FIRN_OK)
+    *static_cast<char*>(variable) = on;
+  else
+    my_printf_error(ER_GET_ERRMSG, "FIRN: %s", MYF(0), firn_last_error());
+}
+
+MYSQL_SYSVAR_BOOL(pool, pool, PLUGIN_VAR_OPCMDARG,
+                  "Blocks of table files that the block cache does not have are looked up in the memory pool, the "
+                  "memcached nodes of firn_pool_nodes, before they are read from the disk.",
+                  nullptr, update_pool, false);
+
+MYSQL_SYSVAR_STR(pool_nodes, pool_nodes, PLUGIN_VAR_RQCMDARG,
+                 "The memcached nodes of the memory pool, apart by commas: host:port, [IPv6]:port or unix:/path, each "
+                 "with *weight behind it if that is not 1. Empty = none.",
+                 check_pool_nodes, update_pool_nodes, "");
+
+MYSQL_SYSVAR_STR(pool_key_file, pool_key_file, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
+                 "File with the key under which blocks in the memory pool are encrypted: 64 hexadecimal digits, the "
+                 "same on all servers that share the nodes. Only its owner may have access to it. Empty = none.",
+                 nullptr, nullptr, "");
+
 /* The check function, create_checkpoint(), has made the checkpoint. */
 void checkpoint_made(THD*, st_mysql_sys_var*, void*, const void*) {}
 
@@ -252,6 +310,12 @@ firn_config config() {
   config.background_jobs = max_background_jobs;
   config.background_io_rate = background_io_rate;
   config.debug_disk = debug_disk;
+  /* Other servers may have the same paths on other hosts. */
+  static const std::string pool_server = std::string(glob_hostname) + ":" + mysql_real_data_home + ":" + data_dir;
+  config.pool_enabled = pool != 0;
+  config.pool_nodes = pool_nodes;
+  config.pool_server = pool_server.c_str();
+  config.pool_key_file = pool_key_file;
   config.log_archive_dir = log_archive_dir;
   config.log_archive_timeout = log_archive_timeout;
   config.direct_io = direct_io != 0;
@@ -285,6 +349,9 @@ struct st_mysql_sys_var* all[] = {MYSQL_SYSVAR(data_dir),
                                   MYSQL_SYSVAR(log_archive_dir),
                                   MYSQL_SYSVAR(log_archive_timeout),
                                   MYSQL_SYSVAR(debug_disk),
+                                  MYSQL_SYSVAR(pool),
+                                  MYSQL_SYSVAR(pool_nodes),
+                                  MYSQL_SYSVAR(pool_key_file),
                                   nullptr};
 
 }  // namespace firn::sysvars

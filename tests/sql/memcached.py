@@ -1,0 +1,84 @@
+"""Real memcached processes: nodes of the memory pool.
+
+Each listens on a socket in the directory of the test run, so that tests that run at the same time
+do not meet.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+from server import scratch_root
+
+START_SECONDS_MAX = 20.0
+
+
+def is_installed() -> bool:
+    """Whether the distribution's package is there."""
+    return shutil.which("memcached") is not None
+
+
+class Memcached:
+    """A node, running from the start."""
+
+    _count = 0
+
+    def __init__(self, megabytes: int = 64, refuses_blocks: bool = False) -> None:
+        Memcached._count += 1
+        self.path = scratch_root() / f"m{Memcached._count}"
+        # Nearly all memory holds values, whatever their length. Or no value is longer than 1 KiB.
+        refusing = ["-I", "1k", "-o", "slab_chunk_max=1024"]
+        self.options = refusing if refuses_blocks else ["-n", "2048", "-f", "1.07"]
+        self.options += ["-m", str(megabytes)]
+        self.process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    @property
+    def address(self) -> str:
+        """The node as `firn_pool_nodes` names it."""
+        return f"unix:{self.path}"
+
+    def start(self) -> None:
+        """Starts the process, which has no values, and waits until it answers."""
+        assert self.process is None, "the node is running"
+        self.path.unlink(missing_ok=True)
+        options = ["-s", str(self.path), "-t", "1", *self.options]
+        if os.geteuid() == 0:
+            options += ["-u", "root"]
+        self.process = subprocess.Popen(["memcached", *options])
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while not self.answers():
+            assert self.process.poll() is None, "memcached does not start"
+            assert time.monotonic() < deadline, "memcached does not answer"
+            time.sleep(0.01)
+
+    def answers(self) -> bool:
+        """Whether the process accepts connections."""
+        with socket.socket(socket.AF_UNIX) as probe:
+            try:
+                probe.connect(str(self.path))
+            except OSError:
+                return False
+            return True
+
+    def kill(self) -> None:
+        """Sends SIGKILL: connections are reset, values are gone."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def pause(self) -> None:
+        """Sends SIGSTOP: connections stay, nothing is answered."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Sends SIGCONT."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGCONT)
