@@ -41,12 +41,13 @@ LDFLAGS += -shared -Wl,-z,nodelete -Wl,--version-script=mariadb/ha_firn.map -Wl,
 unexport CPPFLAGS CXXFLAGS LDFLAGS LDLIBS
 LDLIBS += -lmysqlservices -lpthread -ldl -lm
 
-.PHONY: all help prepare demo stop test mtr frameworks soak bench bench-budgets bench-steady bench-sql bench-large lab lab-rocksdb lab-test lab-results lab-proofs lint format install uninstall deb clean FORCE
+.PHONY: all help prepare demo demo-pool stop test mtr frameworks soak bench bench-budgets bench-steady bench-sql bench-large lab lab-rocksdb lab-test lab-results lab-proofs lint format install uninstall deb clean FORCE
 
 all: $(PLUGIN) $(TOOL)
 
 help:
 	@echo 'make          build $(PLUGIN) and $(TOOL)'
+	@echo 'make demo-pool  build, read from a slow disk without and with a memory pool, print a table'
 	@echo 'make demo     build, start a private server in ./run, compare InnoDB and FIRN, print a table'
 	@echo 'make stop     stop the private server'
 	@echo 'make test     run every test'
@@ -102,6 +103,14 @@ demo:
 	@scripts/deps.sh demo
 	@$(MAKE) --no-print-directory all
 	@scripts/demo.sh
+
+# Reads from a slow disk, without and with a memory pool. Settings: scripts/demo-pool.py --help.
+POOL_DEMO ?=
+demo-pool:
+	@scripts/deps.sh demo test
+	@$(MAKE) --no-print-directory all
+	@scripts/venv.sh tests/requirements.txt
+	@.venv/bin/python scripts/demo-pool.py $(POOL_DEMO)
 
 stop:
 	@scripts/server.sh stop
