@@ -311,7 +311,8 @@ firn_config config() {
   config.background_io_rate = background_io_rate;
   config.debug_disk = debug_disk;
   /* Other servers may have the same paths on other hosts. */
-  static const std::string pool_server = std::string(glob_hostname) + ":" + mysql_real_data_home + ":" + data_dir;
+  static const std::string pool_server = std::string(glob_hostname) + ":" + std::to_string(mysqld_port) + ":" +
+                                         mysqld_unix_port + ":" + mysql_real_data_home + ":" + data_dir;
   config.pool_enabled = pool != 0;
   config.pool_nodes = pool_nodes;
   config.pool_server = pool_server.c_str();

@@ -12,6 +12,8 @@ import signal
 import socket
 import subprocess
 import time
+from base64 import b64encode
+from urllib.parse import unquote_to_bytes
 
 from server import scratch_root
 
@@ -82,3 +84,25 @@ class Memcached:
         """Sends SIGCONT."""
         assert self.process is not None
         self.process.send_signal(signal.SIGCONT)
+
+    def values(self, count: int) -> list[bytes]:
+        """Some values that the node has, at most `count`."""
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(self.path))
+            stream = connection.makefile("rwb")
+            stream.write(b"lru_crawler metadump all\r\n")
+            stream.flush()
+            keys = []
+            while (line := stream.readline().strip()) != b"END":
+                # key=<bytes as in a URL> exp=…
+                key = unquote_to_bytes(line.split()[0].removeprefix(b"key="))
+                keys.append(b64encode(key))
+            found = []
+            for key in keys[:count]:
+                # `b`: the key is in base64.
+                stream.write(b"mg " + key + b" v b\r\n")
+                stream.flush()
+                status, *rest = stream.readline().split()
+                if status == b"VA":
+                    found.append(stream.read(int(rest[0]) + 2)[:-2])
+            return found

@@ -142,6 +142,11 @@ impl Node {
         (us + further_us).min(DEADLINE_US_MAX) + bytes_us
     }
 
+    /// Whether the node owes a late answer, so that no caller asks it.
+    pub(crate) fn owes(&self) -> bool {
+        self.connections.owes()
+    }
+
     /// Sends a batch of gets.
     pub(crate) fn begin<'a, 'n>(
         &'a self,
@@ -149,7 +154,7 @@ impl Node {
         names: impl Iterator<Item = &'n Name>,
         budget: Budget,
     ) -> Result<Exchange<'a>, NotSent> {
-        if self.connections.owes() {
+        if self.owes() {
             return Err(NotSent::Silent);
         }
         // Whoever gets a connection too late would find the answer late, through no fault of the

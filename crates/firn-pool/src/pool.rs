@@ -37,6 +37,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use thread::Thread;
 
+pub use gets::Outlook;
+
 /// A block that a caller wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WantedBlock {

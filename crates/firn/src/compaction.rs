@@ -23,7 +23,7 @@ mod running_jobs;
 mod splitter;
 
 pub use backlog::{Backlog, SpaceTracker};
-pub use cache_handover::CacheHandover;
+pub use cache_handover::{CacheHandover, HandoverPace};
 pub use drop_rule::{DropDecision, DropReason, DropRule, Retention, RetiredIndexes, Snapshots};
 pub use flush::flush;
 pub use flush_split::FlushSplits;

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use block_file::BlockFile;
-pub use block_pool::{BlockName, BlockPool, IsIntact, WantedBlock};
+pub use block_pool::{BlockName, BlockPool, IsIntact, PoolOutlook, WantedBlock};
 pub use disk_reserve::{DiskReserve, ReservePart};
 pub use file_name::{FileId, FileKind, file_name, parse_file_name};
 use open_files::SharedFile;

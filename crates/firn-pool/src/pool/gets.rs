@@ -41,7 +41,47 @@ struct Batch<'a> {
     class: Class,
 }
 
+/// What a get of a block would do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outlook {
+    /// It would ask a node.
+    Asks,
+    /// Asking does not pay, so it would ask now and then only.
+    Tries,
+    /// It would ask nobody.
+    Passes,
+}
+
 impl Pool {
+    /// What a get of this block would do now. Asks nobody, and a get may decide otherwise.
+    pub fn outlook(&self, name: &Name, class: Class) -> Outlook {
+        let shared = &*self.shared;
+        let name = shared.masked(name);
+        if !shared.is_enabled() || !class.looks_up() || !shared.known.contains(name.short()) {
+            return Outlook::Passes;
+        }
+        let ring = shared.ring.load();
+        let Some((first, second)) = ring.place(&name) else {
+            return Outlook::Passes;
+        };
+        let second = second.filter(|_| shared.hot.heat(name.short()) == Heat::Copied);
+        let outlook = |node: usize| {
+            let node = &ring.nodes()[node];
+            if !node.breaker.is_closed() || node.owes() {
+                return Outlook::Passes;
+            }
+            let shares = &node.hit_shares;
+            match shares.pays(&shared.file_times, class, node.latency_us()) {
+                true => Outlook::Asks,
+                false => Outlook::Tries,
+            }
+        };
+        match outlook(first) {
+            Outlook::Passes => second.map_or(Outlook::Passes, outlook),
+            outlook => outlook,
+        }
+    }
+
     /// The stored bytes of a block, if the pool has them and they come in time.
     ///
     /// Length, name and authenticity are checked here. `is_right` checks the rest, which is the

@@ -1,17 +1,15 @@
 //! A blob file: reserves, writes, syncs and reads the spans of blobs.
 
-use super::chunks::{self, BlobReadExtent};
-use super::file_cache::{BlobFileCache, OpenBlobFile, PhysicalBlobFile};
+use super::chunks::BlobReadExtent;
+use super::file_cache::{BlobFileCache, BlobPart, OpenBlobFile, PhysicalBlobFile};
 use super::format::{
     ALIGNMENT, BlobHeader, DATA_START, FILE_HEADER_LEN, check_file_header, logical_id, place_after,
 };
 use super::pack::Packed;
 use super::pause_points::{BlobPausePoint, reached};
-use super::value_compression;
 use super::zero_fill::ZeroFill;
 use crate::base::blob_buf::BlobBuf;
-use crate::base::blob_ref::{BLOB_HEADER_LEN, BlobCodec, BlobRef};
-use crate::base::pool::Pool;
+use crate::base::blob_ref::{BLOB_HEADER_LEN, BlobRef};
 use crate::base::{Error, FailureClass, Result};
 use crate::env::{FileUsage, PrefetchBatch, ReadClass, ReadFile, SpanFile};
 use crate::store::{FileKind, FileStore, file_name};
@@ -31,11 +29,6 @@ const WRITTEN_AS_ONE: usize = 64 << 10;
 
 /// The zeros that the zero fill writes, one buffer at a time.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
-
-/// The buffer for compressed bytes stays for later reads, unless it is larger than this many bytes.
-const KEPT_BUFFER: usize = 256 << 10;
-
-static BUFFERS: Pool<Vec<u8>> = Pool::new();
 
 /// A blob file, identified by its logical id: blob references contain this id, and it stays the
 /// same when a rewrite moves the live blobs to another physical file.
@@ -415,53 +408,31 @@ impl BlobFile {
         let opened = self.open()?;
         let at = opened.find(blob)?;
         opened.check_len(at, extent)?;
-        // What was read from the file goes to the memory pool once it is checked.
-        let offer = |from_pool: bool, stored: &[u8]| {
-            if !from_pool && let Some(pooled) = opened.pooled(blob, class) {
-                pooled.offer(extent, stored);
-            }
+        let room = match extent.plain {
+            true => buf.reserve(extent.stored as usize),
+            false => buf.reserve(extent.len),
         };
-        if extent.plain {
-            let room = buf.reserve(extent.stored as usize);
-            let from_pool = opened.read(at, blob, extent, class, room)?;
-            if blob.codec == BlobCodec::Chunks {
-                let is_plain = |chunk: &chunks::Chunk<'_>| chunk.is_plain();
-                opened.for_each_chunk(at, extent, room, is_plain)?;
-            }
-            offer(from_pool, room);
-            return Ok(&room[extent.table..]);
+        let pooled = opened.pooled(blob, class);
+        let part = BlobPart {
+            at,
+            blob,
+            extent,
+            class,
+        };
+        let mut done = opened.load(&part, pooled.as_ref(), room);
+        // Only what the file has is damage.
+        if pooled.is_some() && done.as_ref().is_err_and(Error::is_corruption) {
+            done = opened.load(&part, None, room);
         }
-        BUFFERS.with(Vec::new, |stored| {
-            stored.resize(extent.stored as usize, 0);
-            let read = opened
-                .read(at, blob, extent, class, stored)
-                .and_then(|from_pool| {
-                    let room = buf.reserve(extent.len);
-                    if blob.codec == BlobCodec::Chunks {
-                        let unpack = |chunk: &chunks::Chunk<'_>| chunk.unpack_to(room);
-                        opened.for_each_chunk(at, extent, stored, unpack)?;
-                        offer(from_pool, stored);
-                        return Ok(&*room);
-                    }
-                    offer(from_pool, stored);
-                    match value_compression::unpack(stored, room) {
-                        true => Ok(&*room),
-                        false => Err(Error::corruption(
-                            &opened.name,
-                            at,
-                            "a blob does not decompress to its length",
-                        )),
-                    }
-                });
-            if stored.len() > KEPT_BUFFER {
-                *stored = Vec::new();
-            }
-            read
+        done?;
+        Ok(match extent.plain {
+            true => &room[extent.table..],
+            false => room,
         })
     }
 
     /// Adds to `reads` a prefetch of the part of a blob that `extent` describes. Does nothing if
-    /// the file is not open, or if the memory pool probably has the blob.
+    /// the file is not open, or if the memory pool would be asked for the blob.
     pub(super) fn prefetch(
         &self,
         blob: &BlobRef,
@@ -472,7 +443,7 @@ impl BlobFile {
             && let Some(at) = opened.locate(blob.offset)
             && !opened
                 .pooled(blob, ReadClass::Blob)
-                .is_some_and(|pooled| pooled.is_probably_there())
+                .is_some_and(|pooled| pooled.would_ask())
         {
             let at = at + BLOB_HEADER_LEN;
             opened.file.prefetch(at, extent.stored, reads);

@@ -5,7 +5,9 @@ use super::format::{
     FILE_HEADER_LEN, FOOTER_LEN, check_file_header, places_begin, summed, take_places,
 };
 use super::pooled::PooledBlob;
-use crate::base::blob_ref::{BLOB_HEADER_LEN, BlobRef};
+use super::value_compression;
+use crate::base::blob_ref::{BLOB_HEADER_LEN, BlobCodec, BlobRef};
+use crate::base::pool::Pool;
 use crate::base::{Error, ErrorKind, Result, checksum};
 use crate::env::{ReadClass, ReadFile};
 use crate::store::{FileKind, FileStore, PooledBlocks, file_name};
@@ -129,6 +131,21 @@ impl PhysicalBlobFile {
     }
 }
 
+/// The buffer for compressed bytes stays for later reads, unless it is larger than this many bytes.
+const KEPT_BUFFER: usize = 256 << 10;
+
+static BUFFERS: Pool<Vec<u8>> = Pool::new();
+
+/// A part of a value that a caller reads.
+pub(super) struct BlobPart<'a> {
+    /// Offset of the blob's header in the physical file.
+    pub(super) at: u64,
+    pub(super) blob: &'a BlobRef,
+    pub(super) extent: &'a BlobReadExtent,
+    /// The purpose of the read.
+    pub(super) class: ReadClass,
+}
+
 /// A blob file open for reading.
 pub(super) struct OpenBlobFile {
     pub(super) file: Arc<dyn ReadFile>,
@@ -221,29 +238,69 @@ impl OpenBlobFile {
         Error::corruption(&self.name, at, "the file ends before a blob")
     }
 
-    /// Fills `stored` with the part of the blob that `extent` describes, and verifies the checksum
-    /// in the reference. If the blob has chunks, that checksum covers only their table. The header
-    /// of the blob lies at `at`; `class` is the purpose of the read. Returns whether the bytes came
-    /// from the memory pool.
-    pub(super) fn read(
+    /// Reads a part of a value and decompresses it into `room`, which has its plain length, or, if
+    /// it is plain, the length as stored. With `pooled`, the memory pool is asked first, and gets
+    /// what was read from the file.
+    pub(super) fn load(
         &self,
-        at: u64,
-        blob: &BlobRef,
-        extent: &BlobReadExtent,
-        class: ReadClass,
+        part: &BlobPart<'_>,
+        pooled: Option<&PooledBlob<'_>>,
+        room: &mut [u8],
+    ) -> Result<()> {
+        let (at, extent) = (part.at, part.extent);
+        let has_chunks = part.blob.codec == BlobCodec::Chunks;
+        // What was read from the file goes to the memory pool once it is checked.
+        let offer = |from_pool: bool, stored: &[u8]| {
+            if let Some(pooled) = pooled.filter(|_| !from_pool) {
+                pooled.offer(extent, stored);
+            }
+        };
+        if extent.plain {
+            let from_pool = self.read(part, pooled, room)?;
+            if has_chunks {
+                let is_plain = |chunk: &chunks::Chunk<'_>| chunk.is_plain();
+                self.for_each_chunk(at, extent, room, is_plain)?;
+            }
+            offer(from_pool, room);
+            return Ok(());
+        }
+        BUFFERS.with(Vec::new, |stored| {
+            stored.resize(extent.stored as usize, 0);
+            let read = self.read(part, pooled, stored).and_then(|from_pool| {
+                if has_chunks {
+                    let unpack = |chunk: &chunks::Chunk<'_>| chunk.unpack_to(room);
+                    self.for_each_chunk(at, extent, stored, unpack)?;
+                } else if !value_compression::unpack(stored, room) {
+                    let what = "a blob does not decompress to its length";
+                    return Err(Error::corruption(&self.name, at, what));
+                }
+                offer(from_pool, stored);
+                Ok(())
+            });
+            if stored.len() > KEPT_BUFFER {
+                *stored = Vec::new();
+            }
+            read
+        })
+    }
+
+    /// Fills `stored` with a part of a blob, and verifies the checksum in the reference. If the
+    /// blob has chunks, that checksum covers only their table. Returns whether the bytes came from
+    /// the memory pool.
+    fn read(
+        &self,
+        part: &BlobPart<'_>,
+        pooled: Option<&PooledBlob<'_>>,
         stored: &mut [u8],
     ) -> Result<bool> {
-        let pooled = self.pooled(blob, class);
-        if pooled
-            .as_ref()
-            .is_some_and(|pooled| pooled.fill(extent, stored))
-        {
+        let (at, blob) = (part.at, part.blob);
+        if pooled.is_some_and(|pooled| pooled.fill(part.extent, stored)) {
             return Ok(true);
         }
         let offset = at + BLOB_HEADER_LEN;
-        let read = match &pooled {
+        let read = match pooled {
             Some(pooled) => pooled.read_file(&*self.file, offset, stored),
-            None => self.file.read_exact_at(class, offset, stored),
+            None => self.file.read_exact_at(part.class, offset, stored),
         };
         if let Err(error) = read {
             let cut = self.ends_before(at, stored.len() as u64)?;
@@ -258,7 +315,7 @@ impl OpenBlobFile {
 
     /// Verifies the chunks in `stored`, which were read of the blob whose header lies at `at`, and
     /// calls `f` with each.
-    pub(super) fn for_each_chunk(
+    fn for_each_chunk(
         &self,
         at: u64,
         extent: &BlobReadExtent,

@@ -13,7 +13,7 @@ use super::chunks::{self, BlobReadExtent};
 use crate::base::blob_ref::BlobRef;
 use crate::base::checksum::{placed, xxh3};
 use crate::env::{ReadClass, ReadFile};
-use crate::store::{BlockName, PooledBlocks, WantedBlock};
+use crate::store::{BlockName, PoolOutlook, PooledBlocks, WantedBlock};
 use std::ops::Range;
 
 /// Chunks of a value that are asked for together.
@@ -35,9 +35,10 @@ impl PooledBlob<'_> {
         }
     }
 
-    /// Whether the pool probably has the value, or the table of its chunks.
-    pub(super) fn is_probably_there(&self) -> bool {
-        self.pool.pool().probably_has(&self.name(0))
+    /// Whether a read would ask the pool for the value, or for the table of its chunks.
+    pub(super) fn would_ask(&self) -> bool {
+        let outlook = self.pool.pool().outlook(&self.name(0), self.class);
+        outlook == PoolOutlook::Asks
     }
 
     /// Fills `stored` with what the file has behind the blob's header, as far as `extent` needs it.
@@ -60,7 +61,8 @@ impl PooledBlob<'_> {
 
     fn fill_chunks(&self, table: &[u8], extent: &BlobReadExtent, body: &mut [u8]) -> bool {
         let chunks: Vec<(Range<usize>, u64)> = chunks::places(table, extent.len).collect();
-        let known = |piece| self.pool.pool().probably_has(&self.name(piece));
+        let known =
+            |piece| self.pool.pool().outlook(&self.name(piece), self.class) != PoolOutlook::Passes;
         let fits = chunks
             .last()
             .is_some_and(|(last, _)| last.end <= body.len());

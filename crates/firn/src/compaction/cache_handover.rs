@@ -1,6 +1,7 @@
 //! Cache handover: loads the outputs of a compaction into the block cache and the memory pool in
 //! place of its inputs.
 
+use super::rate_limiter::RateLimiter;
 use super::running_jobs::Job;
 use crate::base::BlockResidence;
 use crate::cache::BlockKey;
@@ -9,6 +10,8 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ops::{Bound, Range};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Records which entries of one output file, by their number in the file, came from blocks in the
 /// block cache and from blocks in the memory pool.
@@ -80,8 +83,9 @@ impl FromMemory {
 /// under its new key.
 ///
 /// The memory pool gets blocks of the outputs by the same rule. Without that, each compaction would
-/// empty it, since the names of its blocks have the id of their file. The names of the inputs are
-/// deleted. Blocks go to the pool as they are stored, so they are read once more from the file.
+/// empty it, since the names of its blocks have the id of their file. Blocks go to the pool as they
+/// are stored, so they are read once more from the file, at the rate of background work and no
+/// faster than the pool takes them. The names of the inputs are deleted at the end.
 ///
 /// A reader that needs a block of an output before the handover has loaded it loads the block
 /// itself; either way it is decoded once. The cost of the handover is one read of freshly written
@@ -101,6 +105,20 @@ pub struct CacheHandover {
     outputs: Mutex<HashMap<u64, FromMemory>>,
 }
 
+/// What slows a handover down, and what ends it.
+#[derive(Clone, Copy)]
+pub struct HandoverPace<'a> {
+    /// Limits the rate at which blocks for the memory pool are read.
+    pub limiter: &'a RateLimiter,
+    /// Set when background work is to end.
+    pub stopping: &'a AtomicBool,
+}
+
+/// How long a handover waits for room among the puts of the memory pool before it tries again.
+const POOL_WAIT: Duration = Duration::from_millis(1);
+/// Largest number of such waits for a file. Blocks that are left out are put when they are read.
+const POOL_WAITS_MAX: u32 = 1000;
+
 impl CacheHandover {
     /// Records which entries of a finished output file came from blocks in memory.
     pub(super) fn output(&self, file_id: u64, from: FromMemory) {
@@ -113,7 +131,7 @@ impl CacheHandover {
     /// outputs that are to be there. Call it once the edit of `job` is installed; `version` must
     /// have the outputs. Ignores errors of reading a block: the next reader of the block meets
     /// them.
-    pub fn complete(self, job: &Job, version: &Version) {
+    pub fn complete(self, job: &Job, version: &Version, pace: &HandoverPace<'_>) {
         let outputs = self.outputs.into_inner();
         // The files of the output level that overlap an input of the job: the outputs that the job
         // has written, and the inputs that it has moved there without rewriting them.
@@ -147,13 +165,28 @@ impl CacheHandover {
         for reader in gone.values() {
             let _ = reader.forget_cached();
         }
+        let is_stopping = || pace.stopping.load(Ordering::Relaxed);
         for (file_id, cached, decoded, pooled) in warm {
             if let Some(file) = live.get(&file_id)
                 && let Ok(reader) = file.reader()
             {
                 let _ = reader.warm(&cached, decoded);
-                let _ = reader.fill_pool(&pooled);
+                let mut waits = 0;
+                let has_no_room = || {
+                    waits += 1;
+                    std::thread::sleep(POOL_WAIT);
+                    waits <= POOL_WAITS_MAX && !is_stopping()
+                };
+                let has_read = |bytes| pace.limiter.take(bytes, pace.stopping);
+                let _ = reader.fill_pool(&pooled, has_read, has_no_room);
             }
+            if is_stopping() {
+                return;
+            }
+        }
+        // The pool has no use for these names, but they do no harm either, so they go last.
+        for reader in gone.values() {
+            let _ = reader.forget_pooled();
         }
     }
 }

@@ -47,7 +47,7 @@ use crate::blob::BlobStore;
 use crate::cache::RowCache;
 use crate::catalog::{Catalog, Counters};
 use crate::compaction::{
-    self, Backlog, CacheHandover, Job, JobContext, JobReason, JobStats, LevelTargets,
+    self, Backlog, CacheHandover, HandoverPace, Job, JobContext, JobReason, JobStats, LevelTargets,
     PickerContext, RateLimiter, RestGoal, RetiredIndexes, RunningJobs, Snapshots, SpaceTracker,
 };
 use crate::env::{Env, ReadClass};
@@ -545,7 +545,11 @@ impl BackgroundWork {
         let stats = done?;
         self.tell_gate();
         if !self.stopping.load(Ordering::Relaxed) {
-            handover.complete(&job, &self.versions.current());
+            let pace = HandoverPace {
+                limiter: &self.limiter,
+                stopping: &self.stopping,
+            };
+            handover.complete(&job, &self.versions.current(), &pace);
         }
         self.counters.compactions.fetch_add(1, Ordering::Relaxed);
         self.counters

@@ -5,8 +5,8 @@ use super::Db;
 use crate::base::event_listener::Severity;
 use crate::base::{Error, Result};
 use crate::env::ReadClass;
-use crate::store::{BlockName, BlockPool, PooledBlocks, WantedBlock};
-use firn_pool::{Class, Name, Pool, PoolStats};
+use crate::store::{BlockName, BlockPool, PoolOutlook, PooledBlocks, WantedBlock};
+use firn_pool::{Class, Name, Outlook, Pool, PoolStats};
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -39,6 +39,9 @@ impl MemoryPool {
         &self.pool
     }
 }
+
+/// Bytes that a value in the pool has beside those of its block, at most.
+const VALUE_OVERHEAD: usize = 64;
 
 /// The name in the pool.
 fn pool_name(name: &BlockName) -> Name {
@@ -90,6 +93,14 @@ impl BlockPool for MemoryPool {
         self.pool.probably_has(&wanted(&block))
     }
 
+    fn outlook(&self, name: &BlockName, class: ReadClass) -> PoolOutlook {
+        match self.pool.outlook(&pool_name(name), pool_class(class, 1)) {
+            Outlook::Asks => PoolOutlook::Asks,
+            Outlook::Tries => PoolOutlook::Tries,
+            Outlook::Passes => PoolOutlook::Passes,
+        }
+    }
+
     fn get(
         &self,
         blocks: &[WantedBlock],
@@ -119,8 +130,10 @@ impl BlockPool for MemoryPool {
             .offer(&pool_name(name), pool_class(class, 1), stored);
     }
 
-    fn put(&self, name: &BlockName, stored: &[u8]) {
-        self.pool.put(&pool_name(name), Class::Point, stored);
+    fn put(&self, name: &BlockName, stored: &[u8]) -> bool {
+        // There is never room for a longer block, so nobody need wait for it.
+        let too_long = stored.len() + VALUE_OVERHEAD > firn_pool::VALUE_LEN_MAX;
+        too_long || self.pool.put(&pool_name(name), Class::Point, stored)
     }
 
     fn delete(&self, name: &BlockName) {
@@ -129,6 +142,11 @@ impl BlockPool for MemoryPool {
 
     fn note_file_read(&self, class: ReadClass, us: u64) {
         self.pool.note_file_read(pool_class(class, 1), us);
+        // Blocks of the class `Range` are of another class of the pool if they come in a batch.
+        let batched = pool_class(class, 2);
+        if batched != pool_class(class, 1) {
+            self.pool.note_file_read(batched, us);
+        }
     }
 }
 

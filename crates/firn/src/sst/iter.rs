@@ -98,7 +98,11 @@ impl SstIter {
                     Some(block) => block,
                     None => {
                         let class = self.class.reading_ahead();
-                        self.block_ahead(spot.block, READ_AHEAD, class, false)
+                        let partition = self.partition.as_ref();
+                        let window = BlockWindow::of(partition, spot.block, READ_AHEAD)?;
+                        let ahead = self.ahead.get_or_insert_default();
+                        ahead
+                            .block(&self.reader, handle, &window, class, false)
                             .map(Arc::new)?
                     }
                 }
@@ -123,29 +127,13 @@ impl SstIter {
         };
         let window = (READ_AHEAD_MIN << doublings.min(16)).min(READ_AHEAD);
         let class = self.class.reading_ahead();
-        let reader = Arc::clone(&self.reader);
-        reader.block_by(handle, || self.block_ahead(number, window, class, true))
-    }
-
-    /// Block `number` of the current partition, through readahead.
-    fn block_ahead(
-        &mut self,
-        number: u32,
-        window: u64,
-        class: ReadClass,
-        fill: bool,
-    ) -> Result<Block> {
-        let Some((_, partition)) = &self.partition else {
-            return Err(Error::invalid("readahead before an index partition"));
-        };
-        let handle = partition.block(number).handle;
-        let blocks = BlockWindow {
-            partition,
-            first: number,
-            end: handle.offset.saturating_add(window),
-        };
-        let ahead = self.ahead.get_or_insert_default();
-        ahead.block(&self.reader, handle, &blocks, class, fill)
+        let (reader, ahead) = (&self.reader, &mut self.ahead);
+        let partition = self.partition.as_ref();
+        reader.block_by(handle, || {
+            let window = BlockWindow::of(partition, number, window)?;
+            let ahead = ahead.get_or_insert_default();
+            ahead.block(reader, handle, &window, class, true)
+        })
     }
 
     /// Index partition `number`. Needs no lookup in the block cache if the iterator used it last.

@@ -6,7 +6,7 @@ use super::format::Handle;
 use super::reader::{BlockWindow, SstReader, UsedDictionaries};
 use crate::base::Result;
 use crate::env::ReadClass;
-use crate::store::ReadBatch;
+use crate::store::{PoolOutlook, ReadBatch};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -47,6 +47,25 @@ enum Loaded {
     Buffer(Range<usize>),
     /// It came from the memory pool.
     Pooled(Vec<u8>),
+}
+
+/// What the memory pool is asked for when the block at `handle`, the first one of `window`, is
+/// needed: the whole window if most of it comes from there. If asking does not pay, the first block
+/// alone, which asks now and then and so finds out when that changes.
+fn asked_window<'a>(
+    reader: &SstReader,
+    handle: Handle,
+    window: &BlockWindow<'a>,
+    class: ReadClass,
+) -> Option<BlockWindow<'a>> {
+    if reader.pool_has_most(window, class) {
+        return Some(*window);
+    }
+    let tries = reader.outlook(class, handle.offset) == PoolOutlook::Tries;
+    tries.then_some(BlockWindow {
+        end: handle.end(),
+        ..*window
+    })
 }
 
 impl ReadAhead {
@@ -104,10 +123,14 @@ impl ReadAhead {
             return Ok(Loaded::Pooled(stored));
         }
         if handle.offset < self.offset || handle.end() > self.end() {
-            let under_way = self.is_under_way(handle);
-            if !under_way && self.pooled.is_empty() && reader.pool_has_most(window, class) {
+            let asks = !self.is_under_way(handle) && self.pooled.is_empty();
+            let window_asked = match asks {
+                true => asked_window(reader, handle, window, class),
+                false => None,
+            };
+            if let Some(window) = window_asked {
                 let pooled = &mut self.pooled;
-                reader.read_from_pool(window, class, &mut |offset, stored| {
+                reader.read_from_pool(&window, class, &mut |offset, stored| {
                     pooled.push_back((offset, stored.to_vec()));
                 });
                 pooled
@@ -169,7 +192,8 @@ impl ReadAhead {
     ) -> Result<()> {
         let kept = self.kept(handle);
         let from = handle.offset + kept;
-        let to = match self.is_under_way(handle) {
+        let under_way = self.is_under_way(handle);
+        let to = match under_way {
             true => self.prefetched.end,
             false => {
                 // The blocks that the pool has brought need not be read.
@@ -181,15 +205,16 @@ impl ReadAhead {
         self.bytes.drain(..self.bytes.len() - kept as usize);
         self.bytes.resize((kept + to - from) as usize, 0);
         self.offset = handle.offset;
-        let read = reader
-            .blocks_file()
-            .read_run(class, from, &mut self.bytes[kept as usize..]);
+        let read =
+            reader
+                .blocks_file()
+                .read_run(class, from, &mut self.bytes[kept as usize..], under_way);
         if read.is_err() {
             self.bytes.clear();
         }
         read?;
         let size = window.end.saturating_sub(handle.offset);
-        if size >= PREFETCH_FROM && to < reader.data_end() {
+        if size >= PREFETCH_FROM && to < reader.data_end() && self.pooled.is_empty() {
             let next = (to + (2 * size).min(READ_AHEAD)).min(reader.data_end());
             self.prefetch(reader, to..next, window, class);
         }

@@ -19,7 +19,7 @@ use crate::base::pool::Pool;
 use crate::base::{Error, InternalKey, Result, Seqno, Value, checksum, read_meter};
 use crate::cache::{BlockKey, KeyHash, Pin};
 use crate::env::{ReadClass, ReadFile};
-use crate::store::{BlockFile, ReadBatch};
+use crate::store::{BlockFile, PoolOutlook, ReadBatch};
 pub(super) use dictionaries::UsedDictionaries;
 pub use open::OpenHints;
 use pooled::BlockSource;
@@ -410,9 +410,10 @@ impl SstReader {
         };
         // A block of the pool is fetched when the seek needs it: for one block alone nothing is
         // gained by an announcement.
-        if begin && !self.file.is_in_pool(bytes.start) {
+        let class = ReadClass::Range;
+        if begin && self.file.outlook(class, bytes.start) != PoolOutlook::Asks {
             let mut reads = ReadBatch::new();
-            reads.add_file(&**self.file.file(), &bytes);
+            self.file.prefetch_file(class, &bytes, &mut reads);
             reads.start();
         }
         true

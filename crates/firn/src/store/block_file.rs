@@ -1,6 +1,7 @@
 //! A file of stored blocks, some of which the memory pool may have.
 
-use super::block_pool::{BlockName, IsIntact, WantedBlock};
+use super::announced_blocks::AnnouncedFrom;
+use super::block_pool::{BlockName, IsIntact, PoolOutlook, WantedBlock};
 use super::file_name::FileId;
 use super::pooled_blocks::PooledBlocks;
 use super::read_batch::ReadBatch;
@@ -105,23 +106,44 @@ impl BlockFile {
         };
         let (name, place) = (pooled.name(offset), (pooled.id, offset));
         let blocks = &pooled.blocks;
+        match blocks.take_announced(&name, class, stored) {
+            Some(AnnouncedFrom::Pool(_)) => return Ok(()),
+            // The read has begun already.
+            Some(AnnouncedFrom::File) => {
+                self.file.read_exact_at(class, offset, stored)?;
+                self.offer_if(is_intact(stored, place), class, offset, stored);
+                return Ok(());
+            }
+            None => {}
+        }
         if blocks.get(name, class, stored, |bytes| is_intact(bytes, place)) {
             return Ok(());
         }
         blocks.read_file(&*self.file, class, offset, stored)?;
-        if is_intact(stored, place) {
-            blocks.pool().offer(&name, class, stored);
-        }
+        self.offer_if(is_intact(stored, place), class, offset, stored);
         Ok(())
     }
 
+    fn offer_if(&self, intact: bool, class: ReadClass, offset: u64, stored: &[u8]) {
+        if intact {
+            self.offer(class, offset, stored);
+        }
+    }
+
     /// Fills `stored` with the bytes from `offset` on: those of several blocks, or of parts of
-    /// blocks. Does not ask the pool.
+    /// blocks. Does not ask the pool. `under_way` says that the read was announced: then the time
+    /// that is left of it says nothing about the file.
     ///
     /// # Errors
     /// `Io`.
-    pub fn read_run(&self, class: ReadClass, offset: u64, stored: &mut [u8]) -> Result<()> {
-        match self.served(class) {
+    pub fn read_run(
+        &self,
+        class: ReadClass,
+        offset: u64,
+        stored: &mut [u8],
+        under_way: bool,
+    ) -> Result<()> {
+        match self.served(class).filter(|_| !under_way) {
             Some(pooled) => pooled.blocks.read_file(&*self.file, class, offset, stored),
             None => self.file.read_exact_at(class, offset, stored),
         }
@@ -139,6 +161,14 @@ impl BlockFile {
     pub fn is_in_pool(&self, offset: u64) -> bool {
         self.on()
             .is_some_and(|pooled| pooled.blocks.pool().probably_has(&pooled.name(offset)))
+    }
+
+    /// What a read of the block at `offset` from the pool would do.
+    pub fn outlook(&self, class: ReadClass, offset: u64) -> PoolOutlook {
+        match self.served(class) {
+            Some(pooled) => pooled.blocks.pool().outlook(&pooled.name(offset), class),
+            None => PoolOutlook::Passes,
+        }
     }
 
     /// Asks the pool for the blocks with these places in the file, at most 32. Calls `found` with
@@ -162,7 +192,7 @@ impl BlockFile {
     }
 
     /// Announces a read of the block with this place in the file by adding it to `reads`: a read of
-    /// the pool if that probably has the block, of the file otherwise.
+    /// the pool if that would be asked for the block, of the file otherwise.
     pub fn prefetch(
         &self,
         class: ReadClass,
@@ -170,21 +200,34 @@ impl BlockFile {
         is_intact: IsIntact,
         reads: &mut ReadBatch,
     ) {
-        match self.served(class) {
-            Some(pooled) if pooled.blocks.pool().probably_has(&pooled.name(place.start)) => {
-                let wanted = pooled.wanted(place);
-                let check = (is_intact, (pooled.id, place.start));
-                reads.add_pooled(&pooled.blocks, &self.file, wanted, check);
-            }
-            _ => reads.add_file(&*self.file, place),
+        if self.outlook(class, place.start) == PoolOutlook::Passes {
+            return self.prefetch_file(class, place, reads);
+        }
+        if let Some(pooled) = &self.pooled {
+            let wanted = pooled.wanted(place);
+            let check = (is_intact, (pooled.id, place.start));
+            reads.add_pooled(&pooled.blocks, &self.file, wanted, check);
         }
     }
 
-    /// Puts a block into the pool that stands for blocks there.
-    pub fn put_into_pool(&self, offset: u64, stored: &[u8]) {
-        if let Some(pooled) = self.on() {
-            pooled.blocks.pool().put(&pooled.name(offset), stored);
+    /// As [`Self::prefetch`], of the file in any case.
+    pub fn prefetch_file(&self, class: ReadClass, place: &Range<u64>, reads: &mut ReadBatch) {
+        if let Some(pooled) = self.served(class) {
+            pooled.blocks.announce_file(pooled.name(place.start));
         }
+        reads.add_file(&*self.file, place);
+    }
+
+    /// Whether the pool is on.
+    pub fn is_pool_on(&self) -> bool {
+        self.on().is_some()
+    }
+
+    /// Puts a block into the pool that stands for blocks there. Returns false if the pool has no
+    /// room for it now.
+    pub fn put_into_pool(&self, offset: u64, stored: &[u8]) -> bool {
+        self.on()
+            .is_none_or(|pooled| pooled.blocks.pool().put(&pooled.name(offset), stored))
     }
 
     /// Deletes the block at `offset` from the pool, because nobody will read it again.

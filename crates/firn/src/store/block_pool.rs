@@ -43,14 +43,29 @@ pub struct WantedBlock {
     pub len: usize,
 }
 
+/// What a get of a block from the pool would do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PoolOutlook {
+    /// It would ask for the block.
+    Asks,
+    /// Reading the file is faster, so it would ask now and then only.
+    Tries,
+    /// It would ask nobody: the pool does not have the block, or cannot answer now.
+    Passes,
+}
+
 /// A cache of stored blocks outside of the process. It may forget a block at any time, and it may
 /// be wrong: the caller checks all bytes. No call fails, and only [`Self::get`] waits, for a
 /// bounded time.
 pub trait BlockPool: Send + Sync + 'static {
-    /// Whether the pool probably has a block. Asks nobody.
+    /// Whether the pool probably has a block. Asks nobody. A get may nevertheless ask for none.
     fn probably_has(&self, name: &BlockName) -> bool;
 
-    /// Calls `found` with the number and the bytes of each of `blocks` that the pool has.
+    /// What a get of a block for the purpose `class` would do now. Asks nobody.
+    fn outlook(&self, name: &BlockName, class: ReadClass) -> PoolOutlook;
+
+    /// Calls `found` with the number and the bytes of each of `blocks` that the pool has; the bytes
+    /// have the wanted length.
     /// `is_right` says whether bytes are those of the block with this number; bytes that are not
     /// are deleted from the pool and count as not found.
     fn get(
@@ -64,8 +79,9 @@ pub trait BlockPool: Send + Sync + 'static {
     /// A block was read from its file for the purpose `class`. The pool decides whether to take it.
     fn offer(&self, name: &BlockName, class: ReadClass, stored: &[u8]);
 
-    /// Takes a block that stands for blocks in the pool: an output of a compaction.
-    fn put(&self, name: &BlockName, stored: &[u8]);
+    /// Takes a block that stands for blocks in the pool: an output of a compaction. Returns false
+    /// if there is no room now because earlier ones are still on their way.
+    fn put(&self, name: &BlockName, stored: &[u8]) -> bool;
 
     /// Forgets a block that nobody will read again.
     fn delete(&self, name: &BlockName);

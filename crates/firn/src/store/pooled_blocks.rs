@@ -1,6 +1,6 @@
 //! The memory pool of a database: its switch, its counters, and the blocks that came ahead.
 
-use super::announced_blocks::AnnouncedBlocks;
+use super::announced_blocks::{AnnouncedBlocks, AnnouncedFrom};
 use super::block_pool::{BlockName, BlockPool, WantedBlock};
 use crate::base::Result;
 use crate::env::{Env, IoStats, ReadClass, ReadFile};
@@ -64,10 +64,6 @@ impl PooledBlocks {
         stored: &mut [u8],
         is_right: impl Fn(&[u8]) -> bool,
     ) -> bool {
-        if self.announced.take(&name, stored) {
-            self.io.pool_reads().count(class, stored.len() as u64, 0);
-            return true;
-        }
         let len = stored.len();
         let wanted = [WantedBlock { name, len }];
         let mut is_found = false;
@@ -81,6 +77,30 @@ impl PooledBlocks {
             },
         );
         is_found
+    }
+
+    /// Fills `stored` with the block of this name, if a batch has brought it from the pool. Returns
+    /// where the block was announced from.
+    pub(super) fn take_announced(
+        &self,
+        name: &BlockName,
+        class: ReadClass,
+        stored: &mut [u8],
+    ) -> Option<AnnouncedFrom> {
+        let from = self.announced.take(name)?;
+        if let AnnouncedFrom::Pool(bytes) = &from {
+            if bytes.len() != stored.len() {
+                return None;
+            }
+            stored.copy_from_slice(bytes);
+            self.io.pool_reads().count(class, stored.len() as u64, 0);
+        }
+        Some(from)
+    }
+
+    /// Notes that the file of a block is being read for a reader that will need it soon.
+    pub(super) fn announce_file(&self, name: BlockName) {
+        self.announced.keep(name, AnnouncedFrom::File);
     }
 
     /// As [`BlockPool::get`], and counts what was found: the time of the call is divided among the
@@ -110,7 +130,8 @@ impl PooledBlocks {
         }
     }
 
-    /// Asks for blocks that a caller will read soon. What comes is kept for [`Self::get`]. Calls
+    /// Asks for blocks that a caller will read soon. What comes is kept for
+    /// [`Self::take_announced`]. Calls
     /// `missing` with the number of each block that does not come.
     pub(super) fn announce(
         &self,
@@ -122,7 +143,8 @@ impl PooledBlocks {
         let mut came = vec![false; wanted.len()];
         self.pool
             .get(wanted, class, is_right, &mut |number, bytes| {
-                self.announced.keep(wanted[number].name, bytes);
+                self.announced
+                    .keep(wanted[number].name, AnnouncedFrom::Pool(bytes.into()));
                 came[number] = true;
             });
         (0..)

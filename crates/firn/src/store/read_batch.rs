@@ -77,6 +77,7 @@ impl ReadBatch {
                 place,
                 ..
             } = &self.pooled[number];
+            pool.announce_file(wanted.name);
             file.prefetch(place.1, wanted.len as u64, &mut rest);
         });
         rest.start();

@@ -1,10 +1,10 @@
 //! A memory pool of a map, for tests of its callers.
 
-use super::block_pool::{BlockName, BlockPool, WantedBlock};
+use super::block_pool::{BlockName, BlockPool, PoolOutlook, WantedBlock};
 use crate::env::ReadClass;
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// A pool that has what was put, and takes what it is offered.
 #[derive(Default)]
@@ -15,6 +15,12 @@ pub struct MapPool {
     pub lies: AtomicBool,
     /// Nothing comes back, although it seems to be there.
     pub hangs: AtomicBool,
+    /// Blocks with these last digits of their offset are on a node that is not asked.
+    pub down: Mutex<Vec<u64>>,
+    /// Asking does not pay.
+    pub slow: AtomicBool,
+    /// The next puts that find no room.
+    pub full: AtomicUsize,
 }
 
 /// A call of a [`MapPool`].
@@ -34,6 +40,13 @@ impl MapPool {
     /// The calls since the last call of this function.
     pub fn take_calls(&self) -> Vec<PoolCall> {
         std::mem::take(&mut self.calls.lock())
+    }
+
+    fn is_down(&self, name: &BlockName) -> bool {
+        let BlockName::Block { offset, .. } = *name else {
+            return false;
+        };
+        self.down.lock().contains(&(offset % 10))
     }
 
     /// Number of blocks.
@@ -64,6 +77,16 @@ impl BlockPool for MapPool {
         self.blocks.lock().contains_key(name)
     }
 
+    fn outlook(&self, name: &BlockName, _: ReadClass) -> PoolOutlook {
+        if !self.probably_has(name) || self.is_down(name) {
+            PoolOutlook::Passes
+        } else if self.slow.load(Ordering::Relaxed) {
+            PoolOutlook::Tries
+        } else {
+            PoolOutlook::Asks
+        }
+    }
+
     fn get(
         &self,
         blocks: &[WantedBlock],
@@ -74,7 +97,10 @@ impl BlockPool for MapPool {
         let mut came = 0;
         for (number, block) in blocks.iter().enumerate() {
             let stored = self.blocks.lock().get(&block.name).cloned();
-            let Some(mut stored) = stored.filter(|_| !self.hangs.load(Ordering::Relaxed)) else {
+            let silent = self.hangs.load(Ordering::Relaxed)
+                || self.slow.load(Ordering::Relaxed)
+                || self.is_down(&block.name);
+            let Some(mut stored) = stored.filter(|_| !silent) else {
                 continue;
             };
             if self.lies.load(Ordering::Relaxed) {
@@ -97,9 +123,17 @@ impl BlockPool for MapPool {
         self.blocks.lock().insert(*name, stored.to_vec());
     }
 
-    fn put(&self, name: &BlockName, stored: &[u8]) {
+    fn put(&self, name: &BlockName, stored: &[u8]) -> bool {
+        let less = |full: usize| full.checked_sub(1);
+        let full = self
+            .full
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        if full.is_ok() {
+            return false;
+        }
         self.calls.lock().push(PoolCall::Put);
         self.blocks.lock().insert(*name, stored.to_vec());
+        true
     }
 
     fn delete(&self, name: &BlockName) {

@@ -4,8 +4,8 @@ use crate::base::{InternalIterator, InternalKey, Kind, Seqno, Value};
 use crate::compaction::JobStats;
 use crate::compaction::testing::{Db, Entry, VecIter, entry, user_key};
 use crate::compaction::{
-    Job, JobKind, PickerContext, RestGoal, RetiredIndexes, RunningJobs, Snapshots, flush, pick,
-    run_job,
+    HandoverPace, Job, JobKind, PickerContext, RestGoal, RetiredIndexes, RunningJobs, Snapshots,
+    flush, pick, run_job,
 };
 use crate::env::ReadClass;
 use crate::sst::{CachedBlock, IndexStats, SstOptions, SstWriter};
@@ -368,7 +368,12 @@ fn hand_over(evict: bool) {
     let version = tree.db.versions.current();
     cache.pins().evict_excess();
     assert_eq!(input.opened().is_none(), evict);
-    std::mem::take(&mut tree.db.handover).complete(&job, &version);
+    let handover = std::mem::take(&mut tree.db.handover);
+    let pace = HandoverPace {
+        limiter: &tree.db.limiter,
+        stopping: &AtomicBool::new(false),
+    };
+    handover.complete(&job, &version, &pace);
     let (_, output) = version.files().last().unwrap();
     assert_ne!(output.file_id, input_id);
     let reader = input.reader().unwrap();

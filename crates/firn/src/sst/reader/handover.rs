@@ -17,31 +17,42 @@ impl SstReader {
         self.cache.peek(self.key_of(offset))
     }
 
-    /// Removes the blocks, partitions and dictionaries of the file from the block cache and the
-    /// memory pool, because the file will not be read again.
+    /// Removes the blocks, partitions and dictionaries of the file from the block cache, because
+    /// the file will not be read again.
     ///
     /// # Errors
     /// `Corruption`, `Unsupported` or `Io` if an index partition cannot be loaded. Then nothing is
     /// removed, and the blocks are evicted in time because nobody uses them.
     pub fn forget_cached(&self) -> Result<()> {
-        let index = self.whole_index(ReadClass::Compaction)?;
-        for handle in self.dictionary_handles() {
-            self.forget(handle);
+        self.for_each_block_of_any_kind(|handle| self.cache.remove(self.key_of(handle.offset)))
+    }
+
+    /// Deletes the blocks, partitions, filters and dictionaries of the file from the memory pool,
+    /// if that is on.
+    ///
+    /// # Errors
+    /// As for [`Self::forget_cached`].
+    pub fn forget_pooled(&self) -> Result<()> {
+        if !self.file.is_pool_on() {
+            return Ok(());
         }
+        self.for_each_block_of_any_kind(|handle| self.file.delete_from_pool(handle.offset))
+    }
+
+    fn for_each_block_of_any_kind(&self, mut f: impl FnMut(Handle)) -> Result<()> {
+        let index = self.whole_index(ReadClass::Compaction)?;
+        self.dictionary_handles().for_each(&mut f);
         for spot in index.spots() {
             if spot.block == 0 {
                 let top = self.index.top(spot.partition);
-                self.forget(top.index);
-                self.forget(top.filter);
+                f(top.index);
+                if top.filter.len > 0 {
+                    f(top.filter);
+                }
             }
-            self.forget(index.block(spot).handle);
+            f(index.block(spot).handle);
         }
         Ok(())
-    }
-
-    fn forget(&self, handle: Handle) {
-        self.cache.remove(self.key_of(handle.offset));
-        self.file.delete_from_pool(handle.offset);
     }
 
     /// Loads into the block cache each data block of which at least half of the entries lie in
@@ -73,21 +84,48 @@ impl SstReader {
     }
 
     /// Puts into the memory pool each data block of which at least half of the entries lie in
-    /// `entries`, as [`Self::warm`] does for the block cache.
+    /// `entries`, as [`Self::warm`] does for the block cache. Blocks that follow each other in the
+    /// file are read at once. `has_read` is called with the number of bytes after each read; an
+    /// error of it ends the pass. `has_no_room` is called when the pool has no room for a block:
+    /// the block is tried again if it returns true, and the pass ends otherwise.
     ///
     /// # Errors
-    /// As for [`Self::warm`].
-    pub fn fill_pool(&self, entries: &[Range<u64>]) -> Result<()> {
-        let mut stored = Vec::new();
+    /// As for [`Self::warm`]; those of `has_read`.
+    pub fn fill_pool(
+        &self,
+        entries: &[Range<u64>],
+        mut has_read: impl FnMut(u64) -> Result<()>,
+        mut has_no_room: impl FnMut() -> bool,
+    ) -> Result<()> {
+        let mut handles = Vec::new();
         self.for_each_within(entries, |handle, _| {
-            stored.resize(handle.len as usize, 0);
-            self.file
-                .read_run(ReadClass::Compaction, handle.offset, &mut stored)?;
-            if block_frame::is_intact(&stored, (self.file_id, handle.offset)) {
-                self.file.put_into_pool(handle.offset, &stored);
-            }
+            handles.push(handle);
             Ok(())
-        })
+        })?;
+        let mut stored = Vec::new();
+        let mut rest = &handles[..];
+        while let Some(first) = rest.first() {
+            let (run, later) = rest.split_at(run_len(rest));
+            rest = later;
+            let end = run.last().map_or(first.end(), Handle::end);
+            stored.resize((end - first.offset) as usize, 0);
+            self.file
+                .read_run(ReadClass::Compaction, first.offset, &mut stored, false)?;
+            has_read(end - first.offset)?;
+            for handle in run {
+                let at = (handle.offset - first.offset) as usize;
+                let block = &stored[at..at + handle.len as usize];
+                if !block_frame::is_intact(block, (self.file_id, handle.offset)) {
+                    continue;
+                }
+                while !self.file.put_into_pool(handle.offset, block) {
+                    if !has_no_room() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Calls `f` with each data block of which at least half of the entries lie in `entries`, and
@@ -121,4 +159,16 @@ impl SstReader {
         }
         Ok(())
     }
+}
+
+/// Bytes of blocks that are read at once to be put into the memory pool.
+const RUN_BYTES: u64 = 256 << 10;
+
+/// Number of blocks at the front of `handles` that follow each other in the file and are read at
+/// once.
+fn run_len(handles: &[Handle]) -> usize {
+    let fits = |pair: &&[Handle]| {
+        pair[0].end() == pair[1].offset && pair[1].end() - handles[0].offset <= RUN_BYTES
+    };
+    1 + handles.windows(2).take_while(fits).count()
 }

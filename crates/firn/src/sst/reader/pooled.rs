@@ -1,12 +1,14 @@
 //! Reads of blocks that the memory pool may have.
 
 use super::SstReader;
-use crate::base::Result;
+use crate::base::{Error, ErrorKind, Result};
 use crate::env::ReadClass;
 use crate::sst::block_frame;
 use crate::sst::format::Handle;
 use crate::sst::index::Partition;
+use crate::store::PoolOutlook;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Where a block may come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +27,7 @@ const BATCH_MAX: usize = 32;
 const POOL_QUARTERS: usize = 3;
 
 /// Data blocks of a partition that follow each other in the file.
+#[derive(Clone, Copy)]
 pub(in crate::sst) struct BlockWindow<'a> {
     /// The partition.
     pub(in crate::sst) partition: &'a Partition,
@@ -32,6 +35,25 @@ pub(in crate::sst) struct BlockWindow<'a> {
     pub(in crate::sst) first: u32,
     /// The window has the blocks that end before this offset, and the first one.
     pub(in crate::sst) end: u64,
+}
+
+impl<'a> BlockWindow<'a> {
+    /// The blocks of `bytes` bytes from block `first` of the partition on that an iterator is in.
+    pub(in crate::sst) fn of(
+        current: Option<&'a (u32, Arc<Partition>)>,
+        first: u32,
+        bytes: u64,
+    ) -> Result<Self> {
+        let Some((_, partition)) = current else {
+            return Err(Error::invalid("readahead before an index partition"));
+        };
+        let begin = partition.block(first).handle.offset;
+        Ok(Self {
+            partition,
+            first,
+            end: begin.saturating_add(bytes),
+        })
+    }
 }
 
 impl BlockWindow<'_> {
@@ -56,19 +78,21 @@ impl BlockWindow<'_> {
     }
 }
 
+fn is_io(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Io { .. })
+}
+
 impl SstReader {
     /// Calls `read` for a block that may come from anywhere. If the memory pool takes part in reads
-    /// of this class and `read` finds damage, calls it once more for the block in the file: only
-    /// what the file has is damage.
+    /// of this class and `read` fails, calls it once more for the block in the file: only what the
+    /// file has is damage.
     pub(super) fn from_any<T>(
         &self,
         class: ReadClass,
         mut read: impl FnMut(BlockSource) -> Result<T>,
     ) -> Result<T> {
         match read(BlockSource::Any) {
-            Err(error) if error.is_corruption() && self.file.is_pooled(class) => {
-                read(BlockSource::File)
-            }
+            Err(error) if !is_io(&error) && self.file.is_pooled(class) => read(BlockSource::File),
             done => done,
         }
     }
@@ -86,11 +110,11 @@ impl SstReader {
                 self.file
                     .read(class, handle.offset, stored, block_frame::is_intact)
             }
-            BlockSource::File => self.file.read_run(class, handle.offset, stored),
+            BlockSource::File => self.file.read_run(class, handle.offset, stored, false),
         }
     }
 
-    /// Whether the memory pool probably has most blocks of `window`.
+    /// Whether the memory pool would be asked for most blocks of `window`.
     pub(in crate::sst) fn pool_has_most(&self, window: &BlockWindow<'_>, class: ReadClass) -> bool {
         if !self.file.is_pooled(class) {
             return false;
@@ -98,7 +122,7 @@ impl SstReader {
         let (mut blocks, mut known) = (0, 0);
         for place in window.places() {
             blocks += 1;
-            known += usize::from(self.file.is_in_pool(place.start));
+            known += usize::from(self.outlook(class, place.start) == PoolOutlook::Asks);
         }
         known > 0 && known * 4 >= blocks * POOL_QUARTERS
     }
@@ -113,7 +137,7 @@ impl SstReader {
     ) {
         let places: Vec<_> = window
             .places()
-            .filter(|place| self.file.is_in_pool(place.start))
+            .filter(|place| self.outlook(class, place.start) != PoolOutlook::Passes)
             .collect();
         let found = &mut |number: usize, bytes: &[u8]| {
             if let Some(place) = places.get(number) {
@@ -122,6 +146,11 @@ impl SstReader {
         };
         self.file
             .read_from_pool(class, &places, block_frame::is_intact, found);
+    }
+
+    /// What a read of the block at `offset` from the memory pool would do.
+    pub(in crate::sst) fn outlook(&self, class: ReadClass, offset: u64) -> PoolOutlook {
+        self.file.outlook(class, offset)
     }
 
     /// Whether the memory pool probably has the block at `offset`.

@@ -4,6 +4,7 @@ use super::memory::{dictionary_options, wordy};
 use super::*;
 use crate::base::checksum;
 use crate::base::key::SEQNO_MAX;
+use crate::base::read_meter;
 use crate::env::{CountingEnv, Env, IoStats, MemEnv};
 use crate::store::testing::{MapPool, PoolCall};
 use crate::store::{BlockName, FileStore, PooledBlocks, ReadBatch};
@@ -303,6 +304,74 @@ fn announced_blocks_of_the_pool_come_in_one_batch_and_are_not_read_ahead() {
     assert_eq!(file.gets(), [], "they are there already");
 }
 
+/// The numbers of reads of files, of blocks of the pool, and of announced reads of files.
+fn work<T>(file: &Pooled, f: impl FnOnce() -> T) -> (u64, u64, u64) {
+    let before = read_meter::thread_reads().prefetched;
+    let (files, pool) = file.reads(f);
+    (files, pool, read_meter::thread_reads().prefetched - before)
+}
+
+/// The pool seems to have blocks, but would not be asked for them: their node is down, or the disk
+/// is faster. Then scans read windows and announce the next ones, and batches of keys announce all
+/// their blocks, as without a pool.
+#[test]
+fn reads_of_files_are_announced_for_blocks_that_the_pool_is_not_asked_for() {
+    let file = Pooled::new(wordy(dictionary_options(), 1 << 20));
+    let wanted = content(&file.open(), ReadClass::Range, true);
+    let keys: Vec<u64> = (0..8).map(|n| n * 30).collect();
+    let announce = |reader: &SstReader| {
+        let mut reads = ReadBatch::new();
+        for n in &keys {
+            if let Some(bytes) = reader.bytes_to_read(&key(*n), KeyHash::of(&key(*n))) {
+                reader.prefetch(&bytes, &mut reads);
+            }
+        }
+        reads.start();
+    };
+    let scan = |file: &Pooled| {
+        let reader = file.open();
+        point(&reader, 0);
+        work(file, || {
+            assert_eq!(content(&reader, ReadClass::Range, true), wanted)
+        })
+    };
+    let batch = |file: &Pooled| {
+        let reader = file.open();
+        point(&reader, 0);
+        let announced = work(file, || announce(&reader));
+        let read = work(file, || keys.iter().for_each(|n| drop(point(&reader, *n))));
+        (announced.2, read.0, read.1)
+    };
+    file.blocks.set_on(false);
+    let (scan_off, batch_off) = (scan(&file), batch(&file));
+    assert!(scan_off.2 > 0 && batch_off.0 > 3);
+    file.blocks.set_on(true);
+    let (scan_on, batch_on) = (scan(&file), batch(&file));
+    assert_eq!((scan_on.0, scan_on.2), (0, 0), "all comes from the pool");
+    assert_eq!(batch_on.0, 0);
+    // The disk is faster than the pool.
+    file.pool.slow.store(true, Ordering::Relaxed);
+    let (scan_slow, batch_slow) = (scan(&file), batch(&file));
+    let index = 3;
+    assert!(
+        scan_slow.0 <= scan_off.0 + index,
+        "{scan_slow:?} {scan_off:?}"
+    );
+    assert_eq!((scan_slow.1, scan_slow.2), (0, scan_off.2));
+    assert_eq!(batch_slow, batch_off);
+    file.pool.slow.store(false, Ordering::Relaxed);
+    // One node is up, the others are down: holes are not read one by one.
+    *file.pool.down.lock() = vec![0, 1, 2, 3, 4, 5, 6];
+    let scan_down = scan(&file);
+    assert!(
+        scan_down.0 <= scan_off.0 + index,
+        "{scan_down:?} {scan_off:?}"
+    );
+    assert_eq!(scan_down.2, scan_off.2);
+    *file.pool.down.lock() = (0..10).collect();
+    assert_eq!(batch(&file), batch_off);
+}
+
 #[test]
 fn whoever_reads_a_file_once_neither_asks_nor_puts() {
     let file = Pooled::new(wordy(dictionary_options(), 1 << 20));
@@ -337,8 +406,28 @@ fn blocks_of_an_output_that_stand_for_pooled_ones_are_put_and_those_of_an_input_
         0..starts[1] + blocks[1] / 3,
         starts[2]..starts[2] + blocks[2] - 1,
     ];
-    reader.fill_pool(&entries).unwrap();
+    let mut read = 0;
+    let has_read = |bytes: u64| {
+        read += bytes;
+        Ok(())
+    };
+    // The pool has no room for the first block twice, and then it has.
+    file.pool.full.store(2, Ordering::Relaxed);
+    let mut waits = 0;
+    let has_no_room = || {
+        waits += 1;
+        true
+    };
+    reader.fill_pool(&entries, has_read, has_no_room).unwrap();
     assert_eq!(file.pool.take_calls(), [PoolCall::Put, PoolCall::Put]);
+    assert_eq!(waits, 2);
+    assert!(read > 0);
+    // It has no room, and nobody wants to wait; background work is to end.
+    file.pool.full.store(1, Ordering::Relaxed);
+    reader.fill_pool(&entries, |_| Ok(()), || false).unwrap();
+    let ends = |_| Err(crate::base::Error::invalid("it ends"));
+    reader.fill_pool(&entries, ends, || true).unwrap_err();
+    assert_eq!(file.pool.take_calls(), []);
     let mut iter = reader.iter(ReadClass::Compaction, false);
     let (mut on, mut pooled) = (iter.seek_to_first().unwrap(), 0);
     while on {
@@ -347,6 +436,8 @@ fn blocks_of_an_output_that_stand_for_pooled_ones_are_put_and_those_of_an_input_
     }
     assert_eq!(pooled, blocks[0] + blocks[2]);
     reader.forget_cached().unwrap();
+    assert_eq!(file.pool.len(), 2);
+    reader.forget_pooled().unwrap();
     assert_eq!(file.pool.len(), 0);
     assert_eq!(file.pool.take_calls(), [PoolCall::Delete, PoolCall::Delete]);
 }
