@@ -32,7 +32,12 @@ LIMITS_OF_CONNECTIONS = [64] if CONNECTIONS <= 300 else [64, 256, 1024]
 WORKLOADS_OF_CONNECTIONS = ("oltp_read_write", "oltp_read_only")
 # Transactions of each connection: enough that it has run all statements of the workload.
 TRANSACTIONS = 3
+# Rows of each table for each connection: enough that few transactions meet on a row. Otherwise
+# thousands of connections spend the time on deadlocks, under any engine.
+ROWS_OF_CONNECTION = 50
 MIB = 1 << 20
+# Thousands of connections find no free page in the smallest pool, and InnoDB stands still.
+INNODB_POOL = (8 if CONNECTIONS <= 300 else 512) * MIB
 
 pytestmark = pytest.mark.skipif(not IS_FIRN, reason="about the memory limit of FIRN")
 
@@ -85,7 +90,7 @@ class Limited:
         self.server = own_server(
             f"--firn-memory-limit={self.limit}",
             f"--max-connections={CONNECTIONS + 50}",
-            "--innodb-buffer-pool-size=8M",
+            f"--innodb-buffer-pool-size={INNODB_POOL}",
             "--innodb-flush-log-at-trx-commit=2",
             "--back-log=2000",
             "--table-open-cache=8000",
@@ -165,10 +170,10 @@ def test_load_by_threads_and_many_connections(own_server: Make, limit_mib: int) 
         return Load(server.socket, database, engine, 4, rows)
 
     # The server itself needs memory for connections, statements and open tables. The same
-    # statements run with InnoDB first, to measure it. InnoDB's buffer pool of 8 MiB stays in memory
-    # during the rest. The server's memory grows until all connections have run all statements at
-    # the same time.
-    other = load("other", "InnoDB", 10_000)
+    # statements run with InnoDB first, to measure it. InnoDB's buffer pool stays in memory during
+    # the rest. The server's memory grows until all connections have run all statements at once.
+    rows = ROWS_OF_CONNECTION * CONNECTIONS
+    other = load("other", "InnoDB", rows)
     other.prepare(4)
     for workload in WORKLOADS_OF_CONNECTIONS:
         for _ in range(3):
@@ -179,7 +184,7 @@ def test_load_by_threads_and_many_connections(own_server: Make, limit_mib: int) 
     limited.before = peak(server)
     server.query("FLUSH TABLES")
     forget_peak(server)
-    firn = load("d", ENGINE, ROWS // 4)
+    firn = load("d", ENGINE, max(ROWS // 4, rows))
     firn.prepare(4)
     limited.check("prepare")
     for workload in ("oltp_read_write", "oltp_write_only", "oltp_point_select"):
