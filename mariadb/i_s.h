@@ -19,6 +19,7 @@ int init_firn_deadlocks(void* schema);
 int init_firn_indexes(void* schema);
 int init_firn_files(void* schema);
 int init_firn_compactions(void* schema);
+int init_firn_io(void* schema);
 int init_firn_stalls(void* schema);
 int init_firn_memory(void* schema);
 

@@ -1,6 +1,6 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
-/* FIRN_INDEXES, FIRN_FILES, FIRN_COMPACTIONS, FIRN_STALLS, FIRN_MEMORY. */
+/* FIRN_INDEXES, FIRN_FILES, FIRN_COMPACTIONS, FIRN_IO, FIRN_STALLS, FIRN_MEMORY. */
 
 #include "i_s.h"
 #include "schema_table.h"
@@ -181,6 +181,38 @@ void add_job(void* context, const firn_job_info* job) {
   rows->add();
 }
 
+/* Columns of FIRN_IO, in the order of io_columns. */
+struct IoColumn {
+  enum : uint { kClass, kSource, kReads, kBytes, kP50, kP95, kP99, kMax, kCount };
+};
+
+ST_FIELD_INFO io_columns[] = {Column("CLASS", Varchar(16), NOT_NULL),
+                              Column("SOURCE", Varchar(16), NOT_NULL),
+                              Column("READ_COUNT", ULonglong(), NOT_NULL),
+                              Column("BYTES", ULonglong(), NOT_NULL),
+                              Column("LATENCY_US_P50", ULonglong(), NULLABLE),
+                              Column("LATENCY_US_P95", ULonglong(), NULLABLE),
+                              Column("LATENCY_US_P99", ULonglong(), NULLABLE),
+                              Column("LATENCY_US_MAX", ULonglong(), NULLABLE),
+                              CEnd()};
+static_assert(array_elements(io_columns) == IoColumn::kCount + 1);
+
+void add_io(void* context, const firn_io_info* io) {
+  SchemaTable* rows = static_cast<SchemaTable*>(context);
+  rows->begin();
+  rows->store(IoColumn::kClass, io->class_name);
+  rows->store(IoColumn::kSource, io->source);
+  rows->store(IoColumn::kReads, io->reads);
+  rows->store(IoColumn::kBytes, io->bytes);
+  if (io->reads) {
+    rows->store_nullable(IoColumn::kP50, io->latency_us_p50);
+    rows->store_nullable(IoColumn::kP95, io->latency_us_p95);
+    rows->store_nullable(IoColumn::kP99, io->latency_us_p99);
+    rows->store_nullable(IoColumn::kMax, io->latency_us_max);
+  }
+  rows->add();
+}
+
 /* Columns of FIRN_STALLS and FIRN_MEMORY. */
 struct PairColumn {
   enum : uint { kName, kFirst, kSecond, kCount };
@@ -223,6 +255,10 @@ int fill_jobs(THD* thd, TABLE_LIST* tables, COND*) {
   return fill_schema_table(thd, tables, [](void* rows) { return firn_list_jobs(database, add_job, rows); });
 }
 
+int fill_io(THD* thd, TABLE_LIST* tables, COND*) {
+  return fill_schema_table(thd, tables, [](void* rows) { return firn_list_io(database, add_io, rows); });
+}
+
 int fill_stalls(THD* thd, TABLE_LIST* tables, COND*) {
   return fill_schema_table(thd, tables, [](void* rows) { return firn_list_stalls(database, add_stall, rows); });
 }
@@ -238,6 +274,8 @@ int init_firn_indexes(void* schema) { return init_schema_table(schema, indexes_c
 int init_firn_files(void* schema) { return init_schema_table(schema, files_columns, fill_files); }
 
 int init_firn_compactions(void* schema) { return init_schema_table(schema, jobs_columns, fill_jobs); }
+
+int init_firn_io(void* schema) { return init_schema_table(schema, io_columns, fill_io); }
 
 int init_firn_stalls(void* schema) { return init_schema_table(schema, stalls_columns, fill_stalls); }
 

@@ -33,6 +33,7 @@ unsigned long long background_io_rate;
 char* checkpoint;
 char* armed_checkpoint;
 char* log_archive_dir;
+char* debug_disk;
 unsigned int log_archive_timeout;
 char deadlock_detect;
 char print_all_deadlocks;
@@ -187,6 +188,11 @@ MYSQL_SYSVAR_UINT(
     "after so many seconds.",
     nullptr, (update<unsigned int, FIRN_OPTION_LOG_ARCHIVE_TIMEOUT>), 60, 1, 86400, 0);
 
+MYSQL_SYSVAR_STR(debug_disk, debug_disk, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
+                 "For tests: reads and syncs of files take as long as on a disk of this speed, for instance '120us' "
+                 "(latency of each operation) or '500us,3000iops,125MBps'. Empty = off.",
+                 nullptr, nullptr, "");
+
 /* The check function, create_checkpoint(), has made the checkpoint. */
 void checkpoint_made(THD*, st_mysql_sys_var*, void*, const void*) {}
 
@@ -245,6 +251,7 @@ firn_config config() {
   config.flush_log_at_trx_commit = flush_log_at_trx_commit;
   config.background_jobs = max_background_jobs;
   config.background_io_rate = background_io_rate;
+  config.debug_disk = debug_disk;
   config.log_archive_dir = log_archive_dir;
   config.log_archive_timeout = log_archive_timeout;
   config.direct_io = direct_io != 0;
@@ -277,6 +284,7 @@ struct st_mysql_sys_var* all[] = {MYSQL_SYSVAR(data_dir),
                                   MYSQL_SYSVAR(backup_client),
                                   MYSQL_SYSVAR(log_archive_dir),
                                   MYSQL_SYSVAR(log_archive_timeout),
+                                  MYSQL_SYSVAR(debug_disk),
                                   nullptr};
 
 }  // namespace firn::sysvars

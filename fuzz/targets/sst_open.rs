@@ -6,7 +6,7 @@
 
 use firn::base::{ErrorKind, InternalIterator, InternalKey, Kind, Result, Value};
 use firn::cache::KeyHash;
-use firn::env::{Env, MemEnv};
+use firn::env::{Env, MemEnv, ReadClass};
 use firn::sst::{
     BlockLayout, Codec, SstBlockCache, SstOptions, SstReader, SstWriter, exercise_decoders,
 };
@@ -28,12 +28,18 @@ pub fn run(data: &[u8]) {
     let env = MemEnv::new();
     env.place(Path::new(PATH), rest.to_vec());
     let checked = open(&env, mode & 2 != 0).and_then(|reader| {
-        let mut iter = reader.iter(true);
+        let mut iter = reader.iter(ReadClass::Verify, true);
         let mut more = iter.seek_to_first()?;
         while more {
             let key = iter.key();
             let hash = KeyHash::of(key.user_key);
-            let found = reader.get(key.user_key, hash, key.seqno, |_, value| value.len())?;
+            let found = reader.get(
+                key.user_key,
+                hash,
+                key.seqno,
+                ReadClass::Verify,
+                |_, value| value.len(),
+            )?;
             assert_eq!(found, Some(iter.value().len()));
             more = iter.next()?;
         }

@@ -12,7 +12,7 @@ import pytest
 from server import ENGINE, IS_FIRN, Server
 
 ROWS = 20_000
-VIEWS = ("firn_indexes", "firn_files", "firn_compactions", "firn_stalls", "firn_memory")
+VIEWS = ("firn_indexes", "firn_files", "firn_compactions", "firn_io", "firn_stalls", "firn_memory")
 
 
 def _rows(session: pymysql.Connection[Any], sql: str) -> list[tuple[Any, ...]]:

@@ -348,6 +348,9 @@ typedef struct firn_config {
   uint32_t background_jobs;
   // Bytes a second that background work reads and writes at most; 0 for no limit.
   uint64_t background_io_rate;
+  // Speed of the disk that files seem to lie on, for tests: `120us` for instance, or
+  // `500us,3000iops,125MBps`. NULL or empty for the speed of the real disk.
+  const char *debug_disk;
   // Directory of the log archive, which must exist; NULL or empty for no archive.
   const char *log_archive_dir;
   // Seconds after which a log segment in use is closed so that it can be archived. Without a log
@@ -949,6 +952,27 @@ typedef struct firn_job_info {
   // The error with which it ended, or NULL.
   const char *error;
 } firn_job_info;
+
+// The reads of one class from one source.
+typedef struct firn_io_info {
+  // Name of the class, which says what the reads were for.
+  const char *class_name;
+  // Name of the source.
+  const char *source;
+  // Number of reads.
+  uint64_t reads;
+  // Bytes asked for.
+  uint64_t bytes;
+  // Latency in microseconds that half of the reads did not exceed; at most a quarter too large,
+  // as the other percentiles. The latencies have no meaning without reads.
+  uint64_t latency_us_p50;
+  // Latency in microseconds that 95 % of the reads did not exceed.
+  uint64_t latency_us_p95;
+  // Latency in microseconds that 99 % of the reads did not exceed.
+  uint64_t latency_us_p99;
+  // Latency of the slowest read in microseconds.
+  uint64_t latency_us_max;
+} firn_io_info;
 
 // A name with two numbers. It describes a reason for which writers are delayed (number and
 // duration of the delays), or a user of memory (its bytes and their limit).
@@ -1972,6 +1996,14 @@ enum firn_status firn_list_files(const struct firn_db *db,
 enum firn_status firn_list_jobs(const struct firn_db *db,
                                 void (*each)(void *context, const struct firn_job_info *info),
                                 void *context);
+
+// Calls `each` for every class of reads. Reads that a cache served are not counted.
+//
+// # Safety
+// `db` must be open; `each` must not call the core.
+enum firn_status firn_list_io(const struct firn_db *db,
+                              void (*each)(void *context, const struct firn_io_info *info),
+                              void *context);
 
 // Calls `each` for every reason for which writers are delayed.
 //

@@ -4,12 +4,13 @@ use crate::error::{CallOutcome, firn_status, guard, guard_value};
 use crate::host_callbacks::{
     HostCollations, HostLog, HostMetadataLocks, HostVirtualColumns, HostWaits, firn_host,
 };
-use crate::pointers::{borrow_bytes, boxed, name, path, unbox};
+use crate::pointers::{borrow_bytes, boxed, c_str, name, path, unbox};
 use firn::base::Error;
 use firn::base::allocator_stats::AllocatorStats;
+use firn::base::event_listener::Severity;
 use firn::base::options::{CommitDurability, MutableOptions, Options};
 use firn::db::{Db, ServerStart};
-use firn::env::PosixEnv;
+use firn::env::{DiskSpeed, Env, PosixEnv, SlowEnv};
 use firn::temporary::TemporaryTables;
 use firn::write::OwnedBinlogPosition;
 use std::ffi::c_char;
@@ -85,6 +86,9 @@ pub struct firn_config {
     pub background_jobs: u32,
     /// Bytes a second that background work reads and writes at most; 0 for no limit.
     pub background_io_rate: u64,
+    /// Speed of the disk that files seem to lie on, for tests: `120us` for instance, or
+    /// `500us,3000iops,125MBps`. NULL or empty for the speed of the real disk.
+    pub debug_disk: *const c_char,
     /// Directory of the log archive, which must exist; NULL or empty for no archive.
     pub log_archive_dir: *const c_char,
     /// Seconds after which a log segment in use is closed so that it can be archived. Without a log
@@ -163,6 +167,23 @@ fn options(
     })
 }
 
+/// The environment of the database: the operating system, slowed down to the speed `debug_disk` if
+/// that is not empty.
+fn environment(debug_disk: &str, options: &Options) -> Result<Arc<dyn Env>, Error> {
+    let env = Arc::new(PosixEnv::new());
+    if debug_disk.is_empty() {
+        return Ok(env);
+    }
+    let speed: DiskSpeed = debug_disk.parse().map_err(|error: Error| {
+        Error::invalid(format_args!("firn_debug_disk: {}", error.message()))
+    })?;
+    let message = format!(
+        "firn_debug_disk is for tests: reads and syncs take as long as on a disk of {debug_disk}"
+    );
+    options.listener.log(Severity::Warning, &message);
+    Ok(Arc::new(SlowEnv::new(env, speed)))
+}
+
 /// Opens the database in `config->dir` and recovers it. Commits or rolls back the transactions that
 /// earlier server runs prepared, as the binary logs of those runs say. Leaves prepared the
 /// transactions with a client's xid, and those whose outcome the server itself decides after
@@ -182,14 +203,15 @@ pub unsafe extern "C" fn firn_open(
         // SAFETY: the strings end with a NUL byte and stay valid during the call.
         let dir = unsafe { name(config.dir) }?;
         let waits = Arc::new(HostWaits::new(host));
-        let env = Arc::new(PosixEnv::new());
-        let archive = match config.log_archive_dir.is_null() {
-            true => "",
-            // SAFETY: the strings end with a NUL byte and stay valid during the call.
-            false => unsafe { name(config.log_archive_dir) }?,
-        };
+        // SAFETY: the strings end with a NUL byte and stay valid during the call.
+        let archive = unsafe { c_str(config.log_archive_dir) }?.unwrap_or_default();
         let archive = (!archive.is_empty()).then(|| PathBuf::from(archive));
         let options = options(config, archive, host)?;
+        // SAFETY: the strings end with a NUL byte and stay valid during the call.
+        let env = environment(
+            unsafe { c_str(config.debug_disk) }?.unwrap_or_default(),
+            &options,
+        )?;
         // SAFETY: the strings end with a NUL byte and stay valid during the call.
         let binlog_index = unsafe { path(config.binlog_index) };
         let start = ServerStart {

@@ -1,5 +1,5 @@
-//! Reports on indexes, files, jobs, delays and memory, for `information_schema`; and the reads of a
-//! thread.
+//! Reports on indexes, files, jobs, reads of files, delays and memory, for `information_schema`;
+//! and the reads of a thread.
 
 use crate::database::firn_db;
 use crate::error::{firn_status, guard, guard_value};
@@ -209,6 +209,61 @@ pub unsafe extern "C" fn firn_list_jobs(
                 begun_us: one.begun_us,
                 took_us: one.took_us,
                 error: error.as_ref().map_or(null(), |error| error.as_ptr()),
+            };
+            // SAFETY: the host keeps callback and context valid during the call.
+            unsafe { each(context, &info) };
+        }
+        Ok(())
+    })
+}
+
+/// The reads of one class from one source.
+#[repr(C)]
+pub struct firn_io_info {
+    /// Name of the class, which says what the reads were for.
+    pub class_name: *const c_char,
+    /// Name of the source.
+    pub source: *const c_char,
+    /// Number of reads.
+    pub reads: u64,
+    /// Bytes asked for.
+    pub bytes: u64,
+    /// Latency in microseconds that half of the reads did not exceed; at most a quarter too large,
+    /// as the other percentiles. The latencies have no meaning without reads.
+    pub latency_us_p50: u64,
+    /// Latency in microseconds that 95 % of the reads did not exceed.
+    pub latency_us_p95: u64,
+    /// Latency in microseconds that 99 % of the reads did not exceed.
+    pub latency_us_p99: u64,
+    /// Latency of the slowest read in microseconds.
+    pub latency_us_max: u64,
+}
+
+/// Calls `each` for every class of reads. Reads that a cache served are not counted.
+///
+/// # Safety
+/// `db` must be open; `each` must not call the core.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_list_io(
+    db: *const firn_db,
+    each: unsafe extern "C" fn(context: *mut c_void, info: *const firn_io_info),
+    context: *mut c_void,
+) -> firn_status {
+    guard(|| {
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
+        for one in unsafe { firn_db::get(db) }?.file_reads() {
+            let class_name = c_text(one.class.name());
+            let within = |percent| one.latency_us(percent).unwrap_or(0);
+            let info = firn_io_info {
+                class_name: class_name.as_ptr(),
+                source: c"file".as_ptr(),
+                reads: one.reads,
+                bytes: one.bytes,
+                latency_us_p50: within(50),
+                latency_us_p95: within(95),
+                latency_us_p99: within(99),
+                latency_us_max: one.latency_us_max,
             };
             // SAFETY: the host keeps callback and context valid during the call.
             unsafe { each(context, &info) };

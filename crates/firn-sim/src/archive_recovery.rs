@@ -5,7 +5,7 @@ use firn::backup::{RecoveryTarget, archived_segments, find_point};
 use firn::base::options::Options;
 use firn::base::{Result, Seqno};
 use firn::db::Db;
-use firn::env::Env;
+use firn::env::{Env, ReadClass};
 use firn::store::{FileKind, file_name};
 use firn::wal::{SegmentId, parse_segment_name, segment_name};
 use std::path::Path;
@@ -29,7 +29,7 @@ fn fetch(env: &dyn Env, from: &Path, to: &Path) -> Result<()> {
     if env.exists(from)? {
         let file = env.open(from)?;
         let mut bytes = vec![0; file.size()? as usize];
-        file.read_exact_at(0, &mut bytes)?;
+        file.read_exact_at(ReadClass::Backup, 0, &mut bytes)?;
         let mut copy = env.create(to)?;
         copy.append(&bytes)?;
         copy.sync()?;

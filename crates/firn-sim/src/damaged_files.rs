@@ -19,7 +19,7 @@ use firn::base::key_range::KeyRange;
 use firn::base::options::{CommitDurability, Options};
 use firn::base::{Error, ErrorKind, IndexId, Value};
 use firn::db::Db;
-use firn::env::{Env, FaultEnv, MemEnv};
+use firn::env::{Env, FaultEnv, MemEnv, ReadClass};
 use firn::iter::{MergeIter, MvccIter, ReadAt};
 use firn::read::{ReadPoint, ScanRange, scan_sources};
 use firn::store::{FileKind, file_name};
@@ -316,9 +316,13 @@ impl DamagedDb {
     }
 
     fn check_get(&mut self, point: &ReadPoint, key: &[u8]) -> Result<(), StepEnd> {
-        let found = firn::read::get(&point.super_version, key, point.seqno, |key, value| {
-            key.kind.is_put().then(|| value.head.to_vec())
-        });
+        let found = firn::read::get(
+            &point.super_version,
+            key,
+            point.seqno,
+            ReadClass::Point,
+            |key, value| key.kind.is_put().then(|| value.head.to_vec()),
+        );
         match found {
             Ok(found) => {
                 let (found, expected) = (found.flatten(), self.model.get(key));
@@ -347,7 +351,7 @@ impl DamagedDb {
             upper: Some(upper.clone()),
         };
         let scan = || -> firn::base::Result<BTreeMap<Vec<u8>, Vec<u8>>> {
-            let sources = scan_sources(&point.super_version, &range, None);
+            let sources = scan_sources(&point.super_version, &range, ReadClass::Range, None);
             let read_at = ReadAt::snapshot(point.seqno);
             let mut entries = MvccIter::new(MergeIter::new(sources), read_at);
             entries.set_bounds(Some(&range.lower), range.upper.as_deref());

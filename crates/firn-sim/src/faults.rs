@@ -18,7 +18,7 @@ use firn::base::options::{CommitDurability, Options};
 use firn::base::{Error, ErrorKind, FailureClass, Value};
 use firn::db::Db;
 use firn::env::fault::{CallClass, Errno, Fault};
-use firn::env::{Env, FaultEnv, MemEnv};
+use firn::env::{Env, FaultEnv, MemEnv, ReadClass};
 use firn::txn::Isolation;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -455,6 +455,7 @@ fn holds(db: &Db, count: u32) -> firn::base::Result<bool> {
             &point.super_version,
             &key_of(n),
             point.seqno,
+            ReadClass::Point,
             |key, value| key.kind.is_put() && value.len() == 500,
         )?;
         if found != Some(true) {

@@ -6,7 +6,7 @@
 use firn::base::Value;
 use firn::base::options::{CommitDurability, Options};
 use firn::db::Db;
-use firn::env::{Env, PosixEnv};
+use firn::env::{Env, PosixEnv, ReadClass};
 use firn::read;
 use firn::txn::Isolation;
 use rand::rngs::SmallRng;
@@ -73,9 +73,13 @@ fn measure(db: &Db, what: &str, seconds: u64, mut next: impl FnMut() -> u64) -> 
         while env.monotonic_micros() < start + seconds * 1_000_000 {
             for _ in 0..1000 {
                 let point = db.context().super_versions.latest();
-                let found = read::get(&point.super_version, &key(next()), point.seqno, |_, v| {
-                    v.len()
-                });
+                let found = read::get(
+                    &point.super_version,
+                    &key(next()),
+                    point.seqno,
+                    ReadClass::Point,
+                    |_, v| v.len(),
+                );
                 assert_eq!(found.unwrap(), Some(ROW));
             }
             reads += 1000;

@@ -26,6 +26,7 @@ pub mod record_buffer;
 pub mod row_count;
 pub mod sketch;
 pub mod summed_list;
+pub mod thread_number;
 pub mod value;
 pub mod varint;
 pub mod wall_clock;

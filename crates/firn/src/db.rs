@@ -32,7 +32,7 @@ use crate::blob::BlobStore;
 use crate::cache::{BlockCache, RowCache};
 use crate::catalog::{Catalog, Counters};
 use crate::compaction::RestGoal;
-use crate::env::{CountingEnv, Env, IoStats};
+use crate::env::{CountingEnv, Env, IoStats, UnsyncedEnv};
 use crate::memtable::Memtable;
 use crate::read::SuperVersions;
 use crate::store::{DiskReserve, FileKind, FileStore};
@@ -95,6 +95,14 @@ pub struct Db {
     _lock: Box<dyn Send + Sync>,
 }
 
+/// A database is opened on this.
+enum OpenedOn<'a> {
+    /// An environment, whose reads and writes the database counts.
+    Env(Arc<dyn Env>),
+    /// The environment of the host database, but without syncs. The host database counts.
+    Host(&'a Db),
+}
+
 /// Tells the super versions and the background work when the pipeline has switched to a new
 /// memtable. The background work is created after the pipeline, so its slot is filled later.
 struct MemtableSwitch {
@@ -127,20 +135,27 @@ impl Db {
         options: Options,
         waits: Option<Arc<dyn WaitObserver>>,
     ) -> Result<Arc<Self>> {
-        Self::open_at(env, dir, options, waits, None, None)
+        Self::open_at(OpenedOn::Env(env), dir, options, waits, None)
     }
 
     fn open_at(
-        env: Arc<dyn Env>,
+        on: OpenedOn<'_>,
         dir: &Path,
         options: Options,
         waits: Option<Arc<dyn WaitObserver>>,
         point: Option<RecoveryPoint>,
-        host: Option<&Self>,
     ) -> Result<Arc<Self>> {
-        let counting = Arc::new(CountingEnv::new(env));
-        let io = Arc::clone(counting.counters());
-        let env: Arc<dyn Env> = counting;
+        let (env, io, host): (Arc<dyn Env>, _, _) = match on {
+            OpenedOn::Env(env) => {
+                let counting = Arc::new(CountingEnv::new(env));
+                let io = Arc::clone(counting.counters());
+                (counting, io, None)
+            }
+            OpenedOn::Host(host) => {
+                let unsynced = Arc::new(UnsyncedEnv::new(Arc::clone(&host.env)));
+                (unsynced, Arc::clone(&host.io), Some(host))
+            }
+        };
         env.create_dir_all(dir)?;
         let lock = env.lock(&dir.join("LOCK"))?;
         // Keep the directory open, so that syncing it never fails for lack of a file descriptor.

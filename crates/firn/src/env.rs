@@ -1,6 +1,7 @@
 //! Files, clock, randomness and file locks behind traits. `posix` is the real environment. `mem`
 //! has its files in memory and loses unsynced bytes in a simulated crash. `fault` wraps an
-//! environment and lets chosen calls fail.
+//! environment and lets chosen calls fail. `slow` wraps one and lets calls take as long as on a
+//! slow disk.
 
 mod aligned;
 mod counting;
@@ -9,6 +10,9 @@ pub mod fault;
 pub mod mem;
 pub mod posix;
 mod prefetch;
+mod read_class;
+mod read_counters;
+mod slow;
 mod span_file;
 mod unsynced;
 
@@ -22,6 +26,9 @@ pub use fault::FaultEnv;
 pub use mem::MemEnv;
 pub use posix::{PosixEnv, descriptor_limit};
 pub use prefetch::{PrefetchBatch, PrefetchMethod, PrefetchStats};
+pub use read_class::ReadClass;
+pub use read_counters::{ClassReads, ReadCounters};
+pub use slow::{DiskSpeed, SlowEnv};
 pub use unsynced::UnsyncedEnv;
 
 /// Files, directories, clock and randomness.
@@ -148,8 +155,9 @@ pub trait AppendFile: Send {
 /// `Io`.
 #[allow(clippy::missing_errors_doc)] // Named once, above.
 pub trait ReadFile: Send + Sync {
-    /// Fills `buf` with the bytes from `offset` on. A file that ends earlier is an `Io` error.
-    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> Result<()>;
+    /// Fills `buf` with the bytes from `offset` on, for the purpose `class`. A file that ends
+    /// earlier is an `Io` error.
+    fn read_exact_at(&self, class: ReadClass, offset: u64, buf: &mut [u8]) -> Result<()>;
     /// Size in bytes.
     fn size(&self) -> Result<u64>;
     /// Announces a read of `len` bytes from `offset` on by adding it to `reads`. Once the caller

@@ -11,7 +11,7 @@ use crate::data::{KEY_LEN, Key};
 use firn::base::Value;
 use firn::base::options::{CommitDurability, MutableOptions, Options};
 use firn::db::Db;
-use firn::env::PosixEnv;
+use firn::env::{PosixEnv, ReadClass};
 use firn::iter::{MergeIter, MvccIter, ReadAt};
 use firn::read::{ScanRange, scan_sources};
 use firn::txn::{Isolation, Transaction};
@@ -180,7 +180,7 @@ impl Session for FirnSession {
         self.begin();
         self.key_of(key);
         let point = self.transaction.read_point();
-        let found = self.transaction.get(&point, &self.key, |key, value| {
+        let found = self.transaction.get(&point, &self.key, ReadClass::Point, |key, value| {
             out.clear();
             out.extend_from_slice(value.head);
             out.extend_from_slice(value.tail);
@@ -204,7 +204,7 @@ impl Session for FirnSession {
             lower: self.key.clone(),
             upper: Some(upper.to_vec()),
         };
-        let sources = scan_sources(&point.super_version, &range, None);
+        let sources = scan_sources(&point.super_version, &range, ReadClass::Range, None);
         let mut entries = MvccIter::new(MergeIter::new(sources), ReadAt::snapshot(point.seqno));
         entries.set_bounds(Some(&range.lower), range.upper.as_deref());
         let mut count = 0;

@@ -7,7 +7,7 @@ use crate::output::{Output, bytes, table};
 use firn::base::blob_ref::{BLOB_HEADER_LEN, BlobCodec};
 use firn::base::{Error, Result};
 use firn::blob::{BlobFileIds, DATA_START, scan_blobs};
-use firn::env::{Env, PosixEnv, ReadFile};
+use firn::env::{Env, PosixEnv, ReadClass, ReadFile};
 use firn::store::{FileKind, parse_file_name};
 use serde::Serialize;
 
@@ -85,7 +85,7 @@ pub(super) fn run(args: &DumpBlob, out: &Output) -> Result<Outcome> {
 fn read_some(file: &dyn ReadFile, size: u64, at: u64, len: usize) -> Result<Vec<u8>> {
     let len = size.saturating_sub(at).min(len as u64);
     let mut some = vec![0; len as usize];
-    file.read_exact_at(at, &mut some)?;
+    file.read_exact_at(ReadClass::Blob, at, &mut some)?;
     Ok(some)
 }
 

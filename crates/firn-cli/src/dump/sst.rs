@@ -7,7 +7,7 @@ use crate::args::DumpSst;
 use crate::output::{Output, bytes, hex, table};
 use firn::base::{Error, InternalIterator, Result};
 use firn::cache::BlockCache;
-use firn::env::{Env, PosixEnv};
+use firn::env::{Env, PosixEnv, ReadClass};
 use firn::sst::SstReader;
 use firn::store::{FileKind, parse_file_name};
 use serde::Serialize;
@@ -135,7 +135,7 @@ fn report(reader: &Arc<SstReader>, args: &DumpSst) -> Result<Report> {
         report.blocks = each.collect();
     }
     if args.entries {
-        let mut iter = reader.iter(false);
+        let mut iter = reader.iter(ReadClass::Verify, false);
         let mut more = iter.seek_to_first()?;
         while more && report.listed.len() < limit {
             let (key, value) = (iter.key(), iter.value());

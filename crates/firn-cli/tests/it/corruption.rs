@@ -4,7 +4,7 @@ use super::support::{OUT_OF_LINE, Row, Rows, build, json, open, read};
 use firn::base::InternalIterator;
 use firn::base::blob_ref::BLOB_HEADER_LEN;
 use firn::cache::BlockCache;
-use firn::env::{Env, PosixEnv};
+use firn::env::{Env, PosixEnv, ReadClass};
 use firn::sst::SstReader;
 use firn::store::parse_file_name;
 use rand::rngs::SmallRng;
@@ -86,7 +86,7 @@ fn touched(whole: &Path, name: &str, damage: &Damage) -> BTreeSet<i32> {
     let file = PosixEnv::new().open(&whole.join(name)).unwrap();
     let cache = Arc::new(BlockCache::new(1 << 20));
     let reader = SstReader::open(file, id, name.to_owned(), cache).unwrap();
-    let mut iter = reader.iter(false);
+    let mut iter = reader.iter(ReadClass::Verify, false);
     let mut ids = BTreeSet::new();
     let mut start = 0;
     let mut more = iter.seek_to_first().unwrap();

@@ -5,6 +5,7 @@ use crate::ensure;
 use crate::failure::Failure;
 use firn::base::{Result, Value};
 use firn::db::Db;
+use firn::env::ReadClass;
 use firn::iter::{MergeIter, MvccIter, ReadAt};
 use firn::read::{ReadPoint, ScanRange, scan_sources};
 use firn::txn::Isolation;
@@ -45,7 +46,10 @@ pub(super) fn deposit(db: &Arc<Db>) -> Result<()> {
     let mut txn = db.new_transaction(db.new_owner(0));
     txn.begin_statement(1, Isolation::RepeatableRead, 0, false);
     let point = txn.read_point();
-    if txn.get(&point, &account_key(0), |_, _| ())?.is_some() {
+    if txn
+        .get(&point, &account_key(0), ReadClass::Point, |_, _| ())?
+        .is_some()
+    {
         return txn.rollback();
     }
     for account in 0..ACCOUNTS {
@@ -129,7 +133,12 @@ fn each(point: &ReadPoint, index: u32, mut f: impl FnMut(&[u8], Value<'_>)) -> R
         lower: index.to_be_bytes().to_vec(),
         upper: Some((index + 1).to_be_bytes().to_vec()),
     };
-    let merged = MergeIter::new(scan_sources(&point.super_version, &range, None));
+    let merged = MergeIter::new(scan_sources(
+        &point.super_version,
+        &range,
+        ReadClass::Range,
+        None,
+    ));
     let mut entries = MvccIter::new(merged, ReadAt::snapshot(point.seqno));
     entries.set_bounds(Some(&range.lower), range.upper.as_deref());
     let mut on = entries.first()?;

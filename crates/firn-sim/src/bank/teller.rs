@@ -5,6 +5,7 @@ use super::{call_failed, is_end};
 use crate::failure::Failure;
 use firn::base::{Error, ErrorKind, Result, Value};
 use firn::db::Db;
+use firn::env::ReadClass;
 use firn::txn::{Isolation, LockMode, Transaction};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -72,7 +73,9 @@ impl Teller {
             let key = account_key(account);
             txn.lock(&key, LockMode::Exclusive, None)?;
             let latest = txn.latest_point();
-            let balance = txn.get(&latest, &key, |_, value| number(value.head))?;
+            let balance = txn.get(&latest, &key, ReadClass::Point, |_, value| {
+                number(value.head)
+            })?;
             let balance = balance.ok_or_else(|| Error::invalid("an account is missing"))?;
             let padding = vec![amount as u8; self.rng.random_range(0..120)];
             txn.put(

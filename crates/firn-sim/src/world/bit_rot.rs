@@ -8,7 +8,7 @@ use crate::ensure;
 use crate::model::{Moment, Writes};
 use firn::base::{Error, ErrorKind, IndexId, Value};
 use firn::catalog::CATALOG_INDEX;
-use firn::env::MemEnv;
+use firn::env::{MemEnv, ReadClass};
 use firn::store::{FileKind, file_name};
 use firn::txn::Isolation;
 use std::collections::BTreeMap;
@@ -201,10 +201,13 @@ impl World {
         let mut failed = false;
         for id in self.live_indexes() {
             for (key, value) in self.expected(&range_of(id), moment, &Writes::new()) {
-                let found =
-                    firn::read::get(&point.super_version, &key, point.seqno, |key, value| {
-                        key.kind.is_put().then(|| Stored::of(key.kind, value))
-                    });
+                let found = firn::read::get(
+                    &point.super_version,
+                    &key,
+                    point.seqno,
+                    ReadClass::Point,
+                    |key, value| key.kind.is_put().then(|| Stored::of(key.kind, value)),
+                );
                 let found = found.and_then(|found| {
                     let stored = found.flatten();
                     stored

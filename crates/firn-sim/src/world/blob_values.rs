@@ -8,6 +8,7 @@ use firn::base::blob_ref;
 use firn::base::value::OwnedValue;
 use firn::base::{Kind, Result, Value};
 use firn::blob::BlobStore;
+use firn::env::ReadClass;
 use firn::txn::Transaction;
 use std::sync::atomic::Ordering;
 
@@ -37,7 +38,7 @@ impl Stored {
         let mut whole = [value.head, proper].concat();
         let mut buf = BlobBuf::new();
         for blob in &refs {
-            whole.extend_from_slice(blobs.read(blob, &mut buf)?);
+            whole.extend_from_slice(blobs.read(blob, ReadClass::Blob, &mut buf)?);
         }
         Ok(OwnedValue::new(whole.into(), value.head.len()))
     }
@@ -65,7 +66,7 @@ impl World {
     ) -> Result<Option<OwnedValue>, StepEnd> {
         let txn = &mut self.sessions[at].txn;
         let point = txn.latest_point();
-        let found = txn.get(&point, key, |internal, value| {
+        let found = txn.get(&point, key, ReadClass::Point, |internal, value| {
             Stored::of(internal.kind, value)
         })?;
         let Some(old) = found.filter(|old| old.kind == Kind::PutBlobs) else {

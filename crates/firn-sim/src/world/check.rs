@@ -7,6 +7,7 @@ use crate::ensure;
 use crate::model::{ModelCatalog, Moment, Writes};
 use firn::base::{CounterValue, IndexId};
 use firn::db::Db;
+use firn::env::ReadClass;
 use firn::read::ReadPoint;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -136,9 +137,13 @@ impl World {
             .iter()
             .filter(|(id, _)| !dropped.contains_key(id));
         for (key, value) in kept.flat_map(|(_, entries)| entries) {
-            let found = firn::read::get(&point.super_version, key, point.seqno, |key, value| {
-                key.kind.is_put().then(|| Stored::of(key.kind, value))
-            })?;
+            let found = firn::read::get(
+                &point.super_version,
+                key,
+                point.seqno,
+                ReadClass::Point,
+                |key, value| key.kind.is_put().then(|| Stored::of(key.kind, value)),
+            )?;
             let found = found
                 .flatten()
                 .map(|stored| stored.read(&point.super_version.blobs));

@@ -7,6 +7,7 @@ use crate::ensure;
 use crate::model::{Moment, Writes};
 use firn::base::value::OwnedValue;
 use firn::base::{IndexId, InternalIterator, Result};
+use firn::env::ReadClass;
 use firn::iter::{MergeIter, MvccIter, ReadAt};
 use firn::read::{ReadPoint, ScanRange, ScanSource, scan_sources};
 use firn::txn::{Isolation, WriteSetIter};
@@ -24,7 +25,7 @@ pub(super) fn cursor(
     read_at: ReadAt,
 ) -> MvccIter<MergeIter<ScanSource>> {
     let own = own.map(|own| Box::new(own) as Box<dyn InternalIterator + Send>);
-    let sources = scan_sources(&point.super_version, range, own);
+    let sources = scan_sources(&point.super_version, range, ReadClass::Range, own);
     let mut entries = MvccIter::new(MergeIter::new(sources), read_at);
     entries.set_bounds(Some(&range.lower), range.upper.as_deref());
     entries
@@ -122,10 +123,12 @@ impl World {
         let key = self.random_key();
         let (point, moment) = self.any_point(at);
         let session = &self.sessions[at];
-        let found = session.txn.get(&point, &key, |internal, value| {
-            let stored = || Stored::of(internal.kind, value);
-            internal.kind.is_put().then(stored)
-        })?;
+        let found = session
+            .txn
+            .get(&point, &key, ReadClass::Point, |internal, value| {
+                let stored = || Stored::of(internal.kind, value);
+                internal.kind.is_put().then(stored)
+            })?;
         let found = found
             .flatten()
             .map(|stored| stored.read(&point.super_version.blobs));

@@ -32,7 +32,7 @@
 use super::copy_files::link_or_copy;
 use crate::base::{Error, ErrorKind, Result, Seqno};
 use crate::blob::LinkHold;
-use crate::env::Env;
+use crate::env::{Env, ReadClass};
 use crate::store::{FileKind, file_name, parse_file_name};
 use crate::version::{VersionSet, create_manifest, parse_manifest_name};
 use crate::wal::{Wal, parse_segment_name};
@@ -99,7 +99,7 @@ impl CheckpointInfo {
     pub fn read(env: &dyn Env, dir: &Path) -> Result<Self> {
         let file = env.open(&dir.join(CHECKPOINT_FILE))?;
         let mut bytes = vec![0; file.size()?.min(64 << 10) as usize];
-        file.read_exact_at(0, &mut bytes)?;
+        file.read_exact_at(ReadClass::Backup, 0, &mut bytes)?;
         let info = Self::decode(&String::from_utf8_lossy(&bytes));
         info.ok_or_else(|| Error::corruption(CHECKPOINT_FILE, 0, "not as it was written"))
     }

@@ -2,7 +2,7 @@
 
 use crate::base::checksum::xxh3;
 use crate::base::{ErrorKind, Result};
-use crate::env::{BLOCK, Env};
+use crate::env::{BLOCK, Env, ReadClass};
 use std::ops::Range;
 use std::path::Path;
 
@@ -45,7 +45,7 @@ pub(super) fn copy_changed(
     while at < size {
         let len = (size - at).min(CHUNK as u64) as usize;
         let chunk = &mut chunk[..len];
-        source.read_exact_at(at, chunk)?;
+        source.read_exact_at(ReadClass::Backup, at, chunk)?;
         let (number, checksum) = ((at / CHUNK as u64) as usize, xxh3(chunk));
         if known.get(number) != Some(&checksum) {
             // Always write the last block of the file, even if it is all zeros: that write gives
@@ -89,7 +89,7 @@ pub(super) fn read_text(env: &dyn Env, path: &Path) -> Result<Option<String>> {
         opened => opened?,
     };
     let mut bytes = vec![0; file.size()?.min(64 << 10) as usize];
-    file.read_exact_at(0, &mut bytes)?;
+    file.read_exact_at(ReadClass::Backup, 0, &mut bytes)?;
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 

@@ -1,7 +1,7 @@
 //! Values that threads lend each other for the time of a call.
 
+use super::thread_number::thread_number;
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Number of values that a pool keeps while nobody uses them.
 const SLOTS: usize = 32;
@@ -55,7 +55,7 @@ impl<T> Pool<T> {
         keep: impl FnOnce(&R) -> bool,
     ) -> R {
         let near = || {
-            let first = own_slot();
+            let first = thread_number();
             (0..PROBES).filter_map(move |i| self.slots[(first + i) % SLOTS].0.try_lock())
         };
         let idle = near().find_map(|mut slot| slot.take());
@@ -68,15 +68,6 @@ impl<T> Pool<T> {
         }
         result
     }
-}
-
-/// The slot at which the calling thread begins to look.
-fn own_slot() -> usize {
-    static THREADS: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static NUMBER: usize = THREADS.fetch_add(1, Ordering::Relaxed);
-    }
-    NUMBER.with(|number| *number % SLOTS)
 }
 
 #[cfg(test)]

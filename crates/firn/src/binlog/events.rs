@@ -1,7 +1,7 @@
 //! Reads the events of one binary log file in order.
 
 use crate::base::{Error, Result};
-use crate::env::{Env, ReadFile};
+use crate::env::{Env, ReadClass, ReadFile};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -187,7 +187,8 @@ impl EventInput {
         if self.at == self.buffer_at + self.buffer.len() as u64 {
             self.buffer.resize(self.rest().min(BUFFER) as usize, 0);
             self.buffer_at = self.at;
-            self.file.read_exact_at(self.at, &mut self.buffer)?;
+            self.file
+                .read_exact_at(ReadClass::Log, self.at, &mut self.buffer)?;
         }
         let bytes = &self.buffer[(self.at - self.buffer_at) as usize..];
         let bytes = &bytes[..bytes.len().min(wanted as usize)];

@@ -13,7 +13,7 @@ use crate::base::blob_buf::BlobBuf;
 use crate::base::blob_ref::{BLOB_HEADER_LEN, BlobCodec, BlobRef};
 use crate::base::pool::Pool;
 use crate::base::{Error, FailureClass, Result};
-use crate::env::{FileUsage, PrefetchBatch, ReadFile, SpanFile};
+use crate::env::{FileUsage, PrefetchBatch, ReadClass, ReadFile, SpanFile};
 use crate::store::{FileKind, FileStore, file_name};
 use arc_swap::ArcSwap;
 use parking_lot::{Condvar, Mutex, RwLockReadGuard};
@@ -404,11 +404,12 @@ impl BlobFile {
     }
 
     /// Reads the part of a value that `extent` describes, and decompresses it into `buf`. Returns
-    /// the plain bytes.
+    /// the plain bytes. `class` is the purpose of the read.
     pub(super) fn read<'b>(
         &self,
         blob: &BlobRef,
         extent: &BlobReadExtent,
+        class: ReadClass,
         buf: &'b mut BlobBuf,
     ) -> Result<&'b [u8]> {
         let opened = self.open()?;
@@ -416,7 +417,7 @@ impl BlobFile {
         opened.check_len(at, extent)?;
         if extent.plain {
             let room = buf.reserve(extent.stored as usize);
-            opened.read(at, blob, room)?;
+            opened.read(at, blob, class, room)?;
             if blob.codec == BlobCodec::Chunks {
                 let is_plain = |chunk: &chunks::Chunk<'_>| chunk.is_plain();
                 opened.for_each_chunk(at, extent, room, is_plain)?;
@@ -425,7 +426,7 @@ impl BlobFile {
         }
         BUFFERS.with(Vec::new, |stored| {
             stored.resize(extent.stored as usize, 0);
-            let read = opened.read(at, blob, stored).and_then(|()| {
+            let read = opened.read(at, blob, class, stored).and_then(|()| {
                 let room = buf.reserve(extent.len);
                 if blob.codec == BlobCodec::Chunks {
                     let unpack = |chunk: &chunks::Chunk<'_>| chunk.unpack_to(room);
@@ -475,7 +476,9 @@ impl BlobFile {
             return Err(damaged("the file ends before a blob"));
         }
         let mut bytes = vec![0; len as usize];
-        opened.file.read_exact_at(at, &mut bytes)?;
+        opened
+            .file
+            .read_exact_at(ReadClass::Compaction, at, &mut bytes)?;
         let header = BlobHeader::decode(&bytes).ok_or_else(|| damaged("no blob's header"))?;
         // The checksum does not cover the header's byte for encryption. The span comes from a
         // reference, and no reference belongs to an encrypted blob, so a header that claims
@@ -532,7 +535,7 @@ impl BlobFileIds {
         if file.size()? < header.len() as u64 {
             return Err(Error::corruption(name, 0, "not a blob file"));
         }
-        file.read_exact_at(0, &mut header)?;
+        file.read_exact_at(ReadClass::Blob, 0, &mut header)?;
         let logical = logical_id(&header);
         check_file_header(&header, id, logical, name)?;
         Ok(Self {

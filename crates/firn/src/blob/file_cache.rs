@@ -6,7 +6,7 @@ use super::format::{
 };
 use crate::base::blob_ref::{BLOB_HEADER_LEN, BlobRef};
 use crate::base::{Error, ErrorKind, Result, checksum};
-use crate::env::ReadFile;
+use crate::env::{ReadClass, ReadFile};
 use crate::store::{FileKind, FileStore, file_name};
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
@@ -151,7 +151,7 @@ impl OpenBlobFile {
         if size < header.len() as u64 {
             return Err(Error::corruption(name, 0, "not a blob file"));
         }
-        file.read_exact_at(0, &mut header)?;
+        file.read_exact_at(ReadClass::Blob, 0, &mut header)?;
         check_file_header(&header, id, logical, &name)?;
         let places = match id == logical {
             true => None,
@@ -206,9 +206,16 @@ impl OpenBlobFile {
 
     /// Fills `stored` with the first stored bytes of the blob whose header lies at `at`, and
     /// verifies the checksum in the reference. If the blob has chunks, that checksum covers only
-    /// their table.
-    pub(super) fn read(&self, at: u64, blob: &BlobRef, stored: &mut [u8]) -> Result<()> {
-        if let Err(error) = self.file.read_exact_at(at + BLOB_HEADER_LEN, stored) {
+    /// their table. `class` is the purpose of the read.
+    pub(super) fn read(
+        &self,
+        at: u64,
+        blob: &BlobRef,
+        class: ReadClass,
+        stored: &mut [u8],
+    ) -> Result<()> {
+        let read = self.file.read_exact_at(class, at + BLOB_HEADER_LEN, stored);
+        if let Err(error) = read {
             let cut = self.ends_before(at, stored.len() as u64)?;
             return Err(if cut { self.too_short(at) } else { error });
         }
@@ -241,10 +248,10 @@ fn read_places(file: &dyn ReadFile, id: u64, size: u64, name: &str) -> Result<Ve
     let at = size.checked_sub(FOOTER_LEN as u64);
     let at = at.ok_or_else(|| damaged("no table of places"))?;
     let mut footer = [0; FOOTER_LEN];
-    file.read_exact_at(at, &mut footer)?;
+    file.read_exact_at(ReadClass::Blob, at, &mut footer)?;
     let begin = places_begin(&footer, size).ok_or_else(|| damaged("no table of places"))?;
     let mut table = vec![0; (size - begin) as usize];
-    file.read_exact_at(begin, &mut table)?;
+    file.read_exact_at(ReadClass::Blob, begin, &mut table)?;
     take_places(&table, id, begin).ok_or_else(|| damaged("checksum of the table of places"))
 }
 

@@ -5,7 +5,7 @@ use super::pause_points::{BlobPausePoint, at};
 use super::{BlobSpan, BlobStore, TransactionBlobs};
 use crate::base::blob_buf::BlobBuf;
 use crate::base::blob_ref::BlobRef;
-use crate::env::{Env, MemEnv};
+use crate::env::{Env, MemEnv, ReadClass};
 use crate::store::FileStore;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::cell::Cell;
@@ -90,7 +90,10 @@ impl World {
     fn check(&self) {
         let mut buf = BlobBuf::new();
         for (blob, value) in &self.values {
-            assert_eq!(self.store.read(blob, &mut buf).unwrap(), value);
+            assert_eq!(
+                self.store.read(blob, ReadClass::Blob, &mut buf).unwrap(),
+                value
+            );
         }
         let file = self.store.file(self.file);
         for span in self.spans() {

@@ -11,7 +11,7 @@ use super::transaction_blobs::TransactionBlobs;
 use crate::base::blob_buf::BlobBuf;
 use crate::base::blob_ref::BlobRef;
 use crate::base::{Error, ErrorKind, Result, check_stopping};
-use crate::env::PrefetchBatch;
+use crate::env::{PrefetchBatch, ReadClass};
 use crate::store::{FileKind, FileStore};
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
@@ -354,13 +354,18 @@ impl BlobStore {
             .is_none_or(|file| !file.grows() && !file.is_held())
     }
 
-    /// Reads the whole value of `blob` into `buf`.
+    /// Reads the whole value of `blob` into `buf`. `class` is the purpose of the read.
     ///
     /// # Errors
     /// `Corruption` of the blob, with file and offset, or of a missing file; `Unsupported` for an
     /// encrypted blob or a newer format; `Io`.
-    pub fn read<'b>(&self, blob: &BlobRef, buf: &'b mut BlobBuf) -> Result<&'b [u8]> {
-        self.read_prefix(blob, u64::MAX, buf)
+    pub fn read<'b>(
+        &self,
+        blob: &BlobRef,
+        class: ReadClass,
+        buf: &'b mut BlobBuf,
+    ) -> Result<&'b [u8]> {
+        self.read_prefix(blob, u64::MAX, class, buf)
     }
 
     /// Reads the first `wanted` bytes of the value of `blob`, or the whole value if it is shorter.
@@ -372,6 +377,7 @@ impl BlobStore {
         &self,
         blob: &BlobRef,
         wanted: u64,
+        class: ReadClass,
         buf: &'b mut BlobBuf,
     ) -> Result<&'b [u8]> {
         let extent = BlobReadExtent::of(blob, wanted);
@@ -379,7 +385,7 @@ impl BlobStore {
         self.stats
             .read_bytes
             .fetch_add(extent.stored, Ordering::Relaxed);
-        let bytes = self.file(blob.file).read(blob, &extent, buf)?;
+        let bytes = self.file(blob.file).read(blob, &extent, class, buf)?;
         let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
         Ok(&bytes[..bytes.len().min(wanted)])
     }

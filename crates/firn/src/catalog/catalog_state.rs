@@ -9,6 +9,7 @@ use super::table_entry::TableEntry;
 use crate::base::key::{INDEX_ID_LEN, index_prefix};
 use crate::base::key_range::prefix_successor;
 use crate::base::{Error, IndexId, Result, Seqno, invariant};
+use crate::env::ReadClass;
 use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::read::{ReadPoint, ScanRange, scan_sources};
 use std::collections::BTreeMap;
@@ -46,7 +47,12 @@ impl CatalogState {
             upper: prefix_successor(&lower),
             lower,
         };
-        let merged = MergeIter::new(scan_sources(&point.super_version, &range, None));
+        let merged = MergeIter::new(scan_sources(
+            &point.super_version,
+            &range,
+            ReadClass::Range,
+            None,
+        ));
         let mut entries = MvccIter::new(merged, ReadAt::snapshot(point.seqno));
         let mut known = Self::default();
         let mut found = entries.seek_ge(&range.lower)?;

@@ -2,6 +2,7 @@
 
 use super::running_jobs::{Job, JobInput};
 use crate::base::Result;
+use crate::env::ReadClass;
 use crate::iter::{ChildOpener, ConcatIter};
 use crate::sst::{RecipeOffers, SstIter};
 use crate::version::{FileHandle, LAST_LEVEL};
@@ -27,7 +28,7 @@ impl ChildOpener for InputFiles {
     }
 
     fn open(&self, i: usize) -> Result<SstIter> {
-        Ok(self.0[i].reader()?.iter(false))
+        Ok(self.0[i].reader()?.iter(ReadClass::Compaction, false))
     }
 }
 

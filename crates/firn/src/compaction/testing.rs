@@ -7,7 +7,7 @@ use crate::base::key::{compare, index_id_of};
 use crate::base::options::Options;
 use crate::base::prefix_extractor::{NoPrefixExtractors, PrefixExtractors};
 use crate::base::{InternalIterator, InternalKey, Kind, Result, Seqno, Value};
-use crate::env::{AlignedBuf, BLOCK, Env, PosixEnv};
+use crate::env::{AlignedBuf, BLOCK, Env, PosixEnv, ReadClass};
 use crate::sst::{IndexStats, SstBlockCache};
 use crate::store::{FileKind, FileStore, file_name};
 use crate::version::{
@@ -211,7 +211,7 @@ impl Db {
     pub(super) fn scan(&self) -> Vec<Entry> {
         let mut all = Vec::new();
         for (_, file) in self.versions.current().files() {
-            let mut iter = file.reader().unwrap().iter(false);
+            let mut iter = file.reader().unwrap().iter(ReadClass::Verify, false);
             let mut on = iter.seek_to_first().unwrap();
             while on {
                 let key = iter.key();
@@ -230,7 +230,8 @@ impl Db {
         let env = PosixEnv::new();
         let file = env.open(&path).unwrap();
         let mut bytes = vec![0; file.size().unwrap() as usize];
-        file.read_exact_at(0, &mut bytes).unwrap();
+        file.read_exact_at(ReadClass::Verify, 0, &mut bytes)
+            .unwrap();
         bytes[100] ^= 4;
         let log = env.open_log(&path, false, false).unwrap();
         let mut block = AlignedBuf::new();

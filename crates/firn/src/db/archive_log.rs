@@ -1,8 +1,8 @@
 //! Moves closed segments of an open database into the log archive, and opens a database that is
 //! recovered to a point in time.
 
-use super::Db;
 use super::background::BackgroundWork;
+use super::{Db, OpenedOn};
 use crate::backup::{Archiver, ArchiverStats, RecoveryPoint};
 use crate::base::event_listener::Severity;
 use crate::base::options::Options;
@@ -116,7 +116,7 @@ impl Db {
         options: Options,
         point: RecoveryPoint,
     ) -> Result<Arc<Self>> {
-        Self::open_at(env, dir, options, None, Some(point), None)
+        Self::open_at(OpenedOn::Env(env), dir, options, None, Some(point))
     }
 }
 

@@ -146,7 +146,7 @@ impl Db {
         let locks = self.cx.locks.stats();
         Metrics {
             bytes_written: self.io.bytes_written.load(Ordering::Relaxed),
-            bytes_read: self.io.bytes_read.load(Ordering::Relaxed),
+            bytes_read: self.io.file_reads().bytes(),
             wal_bytes_written: wal.bytes_written,
             wal_syncs: wal.syncs,
             block_cache_hits: cache.hits,

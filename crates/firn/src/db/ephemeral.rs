@@ -9,11 +9,10 @@
 //! file ids. So each ephemeral database takes its file ids from an epoch of its own: the first from
 //! the last epoch, the next from the one before, and so on.
 
-use super::Db;
+use super::{Db, OpenedOn};
 use crate::base::epoch::EPOCH_MAX;
 use crate::base::options::{MutableOptions, Options};
 use crate::base::{Error, Result};
-use crate::env::UnsyncedEnv;
 use crate::version::VersionSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -40,8 +39,7 @@ impl Db {
             allocator: None,
             ..host.clone()
         };
-        let env = Arc::new(UnsyncedEnv::new(Arc::clone(&self.env)));
-        Self::open_at(env, dir, options, None, None, Some(self))
+        Self::open_at(OpenedOn::Host(self), dir, options, None, None)
     }
 
     /// Removes the directory of an ephemeral database that was closed, or that an earlier process

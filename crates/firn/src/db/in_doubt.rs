@@ -14,6 +14,7 @@ use super::Db;
 use crate::base::event_listener::Severity;
 use crate::base::{Error, ErrorKind, Result};
 use crate::binlog::{ServerRun, ServerRunFiles, same_file, server_xid};
+use crate::env::ReadClass;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -114,7 +115,7 @@ impl Db {
         }
         let file = self.env.open(index)?;
         let mut bytes = vec![0; file.size()? as usize];
-        file.read_exact_at(0, &mut bytes)?;
+        file.read_exact_at(ReadClass::Log, 0, &mut bytes)?;
         let last = bytes.rsplit(|b| *b == b'\n').find(|name| !name.is_empty());
         Ok(last.map(|name| PathBuf::from(OsStr::from_bytes(name))))
     }

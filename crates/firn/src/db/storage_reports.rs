@@ -2,6 +2,7 @@
 
 use super::Db;
 use super::background::JobReport;
+use crate::env::ClassReads;
 use crate::store::{FileKind, file_name};
 use crate::table::IndexSums;
 use crate::version::LEVELS;
@@ -136,6 +137,12 @@ impl Db {
             }
         }
         all
+    }
+
+    /// Reads of files since the database was opened, by class; also those of its ephemeral
+    /// databases.
+    pub fn file_reads(&self) -> impl Iterator<Item = ClassReads> {
+        self.io.file_reads().by_class()
     }
 
     /// Delays of writers since the database was opened, by reason.

@@ -2,7 +2,7 @@
 
 use super::{
     AlignedBuf, AppendFile, Env, FileUsage, LogFile, PrefetchBatch, PrefetchMethod, PrefetchStats,
-    ReadFile, SpanFile,
+    ReadClass, ReadCounters, ReadFile, SpanFile,
 };
 use crate::base::{Result, read_meter};
 use std::path::Path;
@@ -12,20 +12,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Totals of bytes and calls.
 #[derive(Debug, Default)]
 pub struct IoStats {
-    /// Bytes read from files.
-    pub bytes_read: AtomicU64,
     /// Bytes written to files, the log's padding included.
     pub bytes_written: AtomicU64,
-    /// Number of reads.
-    pub reads: AtomicU64,
     /// Number of syncs of files and directories, durable log writes included.
     pub syncs: AtomicU64,
+    file_reads: ReadCounters,
     opens: AtomicU64,
     lists: AtomicU64,
     removals: AtomicU64,
 }
 
 impl IoStats {
+    /// The reads of files.
+    pub fn file_reads(&self) -> &ReadCounters {
+        &self.file_reads
+    }
+
     /// Number of files opened for reading.
     pub fn opens(&self) -> u64 {
         self.opens.load(Ordering::Relaxed)
@@ -39,11 +41,6 @@ impl IoStats {
     /// Number of files removed.
     pub fn removals(&self) -> u64 {
         self.removals.load(Ordering::Relaxed)
-    }
-
-    fn read(&self, bytes: usize) {
-        self.reads.fetch_add(1, Ordering::Relaxed);
-        self.bytes_read.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     fn written(&self, bytes: usize) {
@@ -212,11 +209,12 @@ struct CountingRead {
 }
 
 impl ReadFile for CountingRead {
-    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.counters.read(buf.len());
+    fn read_exact_at(&self, class: ReadClass, offset: u64, buf: &mut [u8]) -> Result<()> {
         let begun = self.clock.monotonic_micros();
-        let done = self.inner.read_exact_at(offset, buf);
-        read_meter::count_file_read(self.clock.monotonic_micros().saturating_sub(begun));
+        let done = self.inner.read_exact_at(class, offset, buf);
+        let us = self.clock.monotonic_micros().saturating_sub(begun);
+        self.counters.file_reads.count(class, buf.len() as u64, us);
+        read_meter::count_file_read(us);
         done
     }
     fn size(&self) -> Result<u64> {

@@ -7,7 +7,7 @@
 //! copied from there.
 
 use super::prefetch::{PrefetchBatch, Prefetcher, fill};
-use super::{AlignedBuf, BLOCK, ReadFile};
+use super::{AlignedBuf, BLOCK, ReadClass, ReadFile};
 use crate::base::pool::Pool;
 use crate::base::{Error, Result};
 use std::fs::File;
@@ -54,7 +54,7 @@ impl DirectRead {
 }
 
 impl ReadFile for DirectRead {
-    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+    fn read_exact_at(&self, _: ReadClass, offset: u64, buf: &mut [u8]) -> Result<()> {
         if self.prefetched.take(&self.file, offset, buf) {
             return Ok(());
         }

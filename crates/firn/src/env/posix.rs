@@ -6,7 +6,7 @@ use super::prefetch::{PrefetchBatch, Prefetcher};
 use super::span_file::{self, PosixSpans};
 use super::{
     AlignedBuf, AppendFile, BLOCK, Env, FileUsage, LogFile, PrefetchMethod, PrefetchStats,
-    ReadFile, SECTOR, SpanFile,
+    ReadClass, ReadFile, SECTOR, SpanFile,
 };
 use crate::base::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
@@ -409,7 +409,7 @@ struct PosixRead {
 }
 
 impl ReadFile for PosixRead {
-    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+    fn read_exact_at(&self, _: ReadClass, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.file
             .read_exact_at(buf, offset)
             .map_err(|e| Error::io(&e, format_args!("read {} at {offset}", self.name)))

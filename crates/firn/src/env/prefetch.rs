@@ -16,6 +16,7 @@ mod piece_table;
 mod threads;
 mod uring;
 
+use super::slow::AnnouncedReads;
 use super::{AlignedBuf, BLOCK};
 use parking_lot::Mutex;
 use piece_table::{PieceTable, PrefetchPiece};
@@ -70,18 +71,27 @@ const PIECE_MAX: u64 = 1 << 20;
 /// Two announced ranges with at most this many bytes between them become one read.
 const GAP: u64 = 16 << 10;
 
-/// A range of a file that one announced read covers.
-#[derive(Clone)]
-struct PrefetchExtent {
-    file: Arc<File>,
+/// A range of a file that one announced read covers. `F` is what stands for the file.
+struct PrefetchExtent<F = File> {
+    file: Arc<F>,
     bytes: Range<u64>,
     /// Number of bytes in the range that callers have announced; the gaps between joined ranges do
     /// not count.
     wanted: u64,
 }
 
+impl<F> Clone for PrefetchExtent<F> {
+    fn clone(&self) -> Self {
+        Self {
+            file: Arc::clone(&self.file),
+            bytes: self.bytes.clone(),
+            wanted: self.wanted,
+        }
+    }
+}
+
 /// An id that is unique among open files.
-fn id_of(file: &Arc<File>) -> u64 {
+fn id_of<F>(file: &Arc<F>) -> u64 {
     Arc::as_ptr(file) as usize as u64
 }
 
@@ -95,7 +105,7 @@ impl PrefetchExtent {
 
 /// Joins ranges of one file that overlap or lie close together, as long as the result has at most
 /// [`PIECE_MAX`] bytes.
-fn merge(places: &mut Vec<PrefetchExtent>) {
+fn merge<F>(places: &mut Vec<PrefetchExtent<F>>) {
     places.sort_by_key(|place| (id_of(&place.file), place.bytes.start));
     places.dedup_by(|next, place| {
         let end = next.bytes.end.max(place.bytes.end);
@@ -116,6 +126,7 @@ fn merge(places: &mut Vec<PrefetchExtent>) {
 pub struct PrefetchBatch {
     cached: Vec<PrefetchExtent>,
     direct: Vec<PrefetchExtent>,
+    slow: Vec<PrefetchExtent<AnnouncedReads>>,
     prefetched: Option<Arc<Prefetcher>>,
 }
 
@@ -128,6 +139,10 @@ impl PrefetchBatch {
     /// Starts all reads at the same time and does not wait for them. Ranges that overlap or lie
     /// close together become one read, so no byte is read twice.
     pub fn start(mut self) {
+        merge(&mut self.slow);
+        for place in &self.slow {
+            place.file.begin(&place.bytes, place.wanted);
+        }
         merge(&mut self.cached);
         for place in &self.cached {
             let len = NonZeroU64::new(place.bytes.end - place.bytes.start);
@@ -138,6 +153,13 @@ impl PrefetchBatch {
             merge(&mut self.direct);
             prefetched.submit(&mut self.direct);
         }
+    }
+
+    /// Adds a read of a slow disk, which [`Self::start`] begins as it begins direct reads.
+    pub(super) fn push_slow(&mut self, file: &Arc<AnnouncedReads>, offset: u64, len: u64) {
+        let place = place(file, offset, len);
+        self.slow
+            .extend(place.filter(|place| place.wanted <= PIECE_MAX));
     }
 
     /// Adds a read through the page cache; [`Self::start`] asks the system to read it ahead.
@@ -167,7 +189,7 @@ impl PrefetchBatch {
 
 /// The extent of a range; `None` if the range is empty, or ends beyond the largest offset of a
 /// file.
-fn place(file: &Arc<File>, offset: u64, len: u64) -> Option<PrefetchExtent> {
+fn place<F>(file: &Arc<F>, offset: u64, len: u64) -> Option<PrefetchExtent<F>> {
     let end = offset.checked_add(len)?;
     (len > 0 && end <= i64::MAX as u64 - BLOCK as u64).then(|| PrefetchExtent {
         file: Arc::clone(file),

@@ -1,5 +1,6 @@
 use super::*;
 use crate::base::ErrorKind;
+use crate::env::ReadClass;
 
 #[test]
 fn log_blocks_are_read_back() {
@@ -21,7 +22,7 @@ fn log_blocks_are_read_back() {
     let file = env.open(&path).unwrap();
     assert_eq!(file.size().unwrap(), 4 * BLOCK as u64);
     let mut all = vec![1; 4 * BLOCK];
-    file.read_exact_at(0, &mut all).unwrap();
+    file.read_exact_at(ReadClass::Point, 0, &mut all).unwrap();
     assert_eq!(&all[..2], b"x\0");
     assert!(all[BLOCK..2 * BLOCK + 1].iter().all(|&b| b == 7));
     assert!(all[2 * BLOCK + 1..].iter().all(|&b| b == 0));
@@ -43,12 +44,12 @@ fn reserved_room_is_there() {
     );
     let mut all = vec![1; 4 * BLOCK];
     let file = env.open(&path).unwrap();
-    file.read_exact_at(0, &mut all).unwrap();
+    file.read_exact_at(ReadClass::Point, 0, &mut all).unwrap();
     assert!(all.iter().all(|&b| b == 0));
     let mut buf = AlignedBuf::new();
     buf.extend_from_slice(&[7; BLOCK]);
     log.write_durable_at(BLOCK as u64, &buf).unwrap();
-    file.read_exact_at(0, &mut all).unwrap();
+    file.read_exact_at(ReadClass::Point, 0, &mut all).unwrap();
     assert!(all[BLOCK..2 * BLOCK].iter().all(|&b| b == 7));
 }
 
@@ -94,12 +95,7 @@ fn a_hint_changes_no_read() {
         reads.start();
     }
     let mut bytes = vec![0; 10_000];
-    file.read_exact_at(0, &mut bytes).unwrap();
+    file.read_exact_at(ReadClass::Point, 0, &mut bytes).unwrap();
     assert!(bytes.iter().all(|&byte| byte == 7));
-    assert_eq!(
-        env.counters()
-            .reads
-            .load(std::sync::atomic::Ordering::Relaxed),
-        1
-    );
+    assert_eq!(env.counters().file_reads().reads(), 1);
 }

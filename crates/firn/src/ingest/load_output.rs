@@ -5,6 +5,7 @@ use super::{NewFiles, RunFactory, RunWriter};
 use crate::base::value::OwnedValue;
 use crate::base::{Error, Kind, Result};
 use crate::cache::KeyHash;
+use crate::env::ReadClass;
 use crate::sst::Density;
 use crate::version::FileHandle;
 use std::fmt;
@@ -44,10 +45,13 @@ impl Duplicate {
         };
         let meta = Arc::new(meta.clone().with_external_seqno(0));
         let file = FileHandle::new(meta, Arc::clone(files.source()));
-        file.reader()?
-            .get(user_key, KeyHash::of(user_key), 0, |key, value| {
-                (key.kind, value.to_owned())
-            })
+        file.reader()?.get(
+            user_key,
+            KeyHash::of(user_key),
+            0,
+            ReadClass::Point,
+            |key, value| (key.kind, value.to_owned()),
+        )
     }
 }
 

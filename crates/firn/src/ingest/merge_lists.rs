@@ -4,6 +4,7 @@ use super::NewFiles;
 use super::sort_buffer::{LoadEntry, SortBuffer};
 use super::temp_run::TempRunReader;
 use crate::base::{InternalIterator, Result};
+use crate::env::ReadClass;
 use crate::sst::SstIter;
 use crate::version::{FileHandle, FileSource};
 use std::cmp::Ordering;
@@ -71,7 +72,7 @@ impl FilesReader {
             self.next += 1;
             let meta = Arc::new(meta.clone().with_external_seqno(0));
             let file = FileHandle::new(meta, Arc::clone(&self.source));
-            let mut iter = file.reader()?.iter(false);
+            let mut iter = file.reader()?.iter(ReadClass::Load, false);
             if iter.seek_to_first()? {
                 self.iter = Some(iter);
                 break;

@@ -8,7 +8,7 @@
 use super::sort_buffer::LoadEntry;
 use crate::base::checksum::placed;
 use crate::base::{Error, Result};
-use crate::env::{AppendFile, PrefetchBatch, ReadFile};
+use crate::env::{AppendFile, PrefetchBatch, ReadClass, ReadFile};
 use crate::store::{FileId, FileKind, FileStore, file_name};
 use std::sync::Arc;
 
@@ -195,7 +195,8 @@ impl TempRunReader {
         }
         self.next_block += 1;
         self.stored.resize(block.stored, 0);
-        self.input.read_exact_at(block.offset, &mut self.stored)?;
+        self.input
+            .read_exact_at(ReadClass::Load, block.offset, &mut self.stored)?;
         let (sum, bytes) = self.stored.split_at(CHECKSUM);
         if sum != placed(bytes, self.run.file.id, block.offset).to_le_bytes() {
             return Err(self.run.file.damaged(block.offset, "checksum of a block"));

@@ -7,7 +7,7 @@ use crate::base::options::Options;
 use crate::base::prefix_extractor::NoPrefixExtractors;
 use crate::base::{InternalIterator, InternalKey, Kind, Seqno, Value};
 use crate::cache::KeyHash;
-use crate::env::{Env, PosixEnv};
+use crate::env::{Env, PosixEnv, ReadClass};
 use crate::sst::{Density, SstBlockCache};
 use crate::store::FileStore;
 use crate::version::{
@@ -74,7 +74,7 @@ type Model = BTreeMap<Vec<u8>, (Kind, Vec<u8>)>;
 fn compare(file: &FileHandle, seqno: Seqno, model: &Model, rng: &mut StdRng) {
     let reader = file.reader().unwrap();
     reader.verify().unwrap();
-    let mut iter = reader.iter(true);
+    let mut iter = reader.iter(ReadClass::Range, true);
     let part: Vec<_> = model
         .range(file.smallest.clone()..=file.largest.clone())
         .collect();
@@ -102,9 +102,13 @@ fn compare(file: &FileHandle, seqno: Seqno, model: &Model, rng: &mut StdRng) {
             let rows = iter.rows_ahead(None, bound);
             assert!(rows == 0 || bound >= seqno);
         }
-        let found = reader.get(&user_key, KeyHash::of(&user_key), bound, |k, v| {
-            (k.seqno, k.kind, v.head.to_vec())
-        });
+        let found = reader.get(
+            &user_key,
+            KeyHash::of(&user_key),
+            bound,
+            ReadClass::Point,
+            |k, v| (k.seqno, k.kind, v.head.to_vec()),
+        );
         let wanted = model.get(&user_key).filter(|_| bound >= seqno);
         let inside = file.smallest <= user_key && user_key <= file.largest;
         let wanted = wanted.filter(|_| inside);

@@ -4,11 +4,12 @@ use super::super_version::SuperVersion;
 use crate::base::key::SEQNO_MAX;
 use crate::base::{InternalIterator, InternalKey, Result, Seqno, Value};
 use crate::cache::KeyHash;
+use crate::env::ReadClass;
 use crate::version::Flushable;
 
 /// Calls `f` with the newest version of `user_key` whose seqno is at most `seqno`; that version may
 /// be a deletion. The search goes through the sources, newest first, and stops at the first hit: no
-/// older source has a newer version of a key.
+/// older source has a newer version of a key. `class` is the purpose of the reads of files.
 ///
 /// Between the memtables (with the ingested runs that wait for their edit) and the files it
 /// searches the row cache, which holds the newest flushed version of frequently read rows. A
@@ -21,6 +22,7 @@ pub fn get<R>(
     super_version: &SuperVersion,
     user_key: &[u8],
     seqno: Seqno,
+    class: ReadClass,
     f: impl FnOnce(InternalKey<'_>, Value<'_>) -> R,
 ) -> Result<Option<R>> {
     let mut f = Some(f);
@@ -39,7 +41,8 @@ pub fn get<R>(
             Flushable::Run(run) => match run.run().find(user_key) {
                 Some(file) => {
                     let hash = KeyHash::of(user_key);
-                    file.reader()?.get(user_key, hash, seqno, &mut found)?
+                    file.reader()?
+                        .get(user_key, hash, seqno, class, &mut found)?
                 }
                 None => None,
             },
@@ -68,7 +71,9 @@ pub fn get<R>(
         .chain(&super_version.version.levels)
     {
         if let Some(file) = run.find(user_key)
-            && let Some(result) = file.reader()?.get(user_key, hash, seqno, &mut found)?
+            && let Some(result) = file
+                .reader()?
+                .get(user_key, hash, seqno, class, &mut found)?
         {
             return Ok(Some(result));
         }

@@ -3,7 +3,7 @@
 use super::super_version::SuperVersion;
 use crate::base::{InternalKey, Result, Seqno, Value};
 use crate::cache::KeyHash;
-use crate::env::PrefetchBatch;
+use crate::env::{PrefetchBatch, ReadClass};
 
 /// Largest number of keys whose blocks are prefetched together.
 pub const MULTI_GET_BATCH: usize = 32;
@@ -99,7 +99,9 @@ pub fn multi_get<R>(
 ) -> Vec<Result<Option<R>>> {
     let mut results: Vec<_> = keys.iter().map(|_| Ok(None)).collect();
     in_batches(super_version, keys, seqno, |i| {
-        results[i] = super::get(super_version, keys[i], seqno, |key, value| f(i, key, value));
+        results[i] = super::get(super_version, keys[i], seqno, ReadClass::Range, |k, v| {
+            f(i, k, v)
+        });
     });
     results
 }

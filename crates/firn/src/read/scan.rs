@@ -8,6 +8,7 @@
 use super::super_version::SuperVersion;
 use crate::base::key::index_id_of;
 use crate::base::{IndexId, InternalIterator, Result, Seqno};
+use crate::env::ReadClass;
 use crate::iter::{ChildOpener, ConcatIter, iterator_of_variants};
 use crate::memtable::{Memtable, MemtableIter};
 use crate::sst::SstIter;
@@ -27,13 +28,19 @@ pub struct ScanRange {
 /// The files of one run, opened when a scan reaches them.
 pub struct RunFiles {
     run: Arc<Run>,
+    class: ReadClass,
     fill_cache: bool,
 }
 
 impl RunFiles {
-    /// The files of `run`. With `fill_cache` the blocks read stay in the block cache.
-    pub fn new(run: Arc<Run>, fill_cache: bool) -> Self {
-        Self { run, fill_cache }
+    /// The files of `run`, read for the purpose `class`. With `fill_cache` the blocks read stay in
+    /// the block cache.
+    pub fn new(run: Arc<Run>, class: ReadClass, fill_cache: bool) -> Self {
+        Self {
+            run,
+            class,
+            fill_cache,
+        }
     }
 }
 
@@ -53,7 +60,8 @@ impl ChildOpener for RunFiles {
     }
 
     fn open(&self, child: usize) -> Result<SstIter> {
-        Ok(self.run.files[child].reader()?.iter(self.fill_cache))
+        let reader = self.run.files[child].reader()?;
+        Ok(reader.iter(self.class, self.fill_cache))
     }
 
     fn prefetch_seek(&self, child: usize, user_key: &[u8], begin: bool) -> bool {
@@ -75,9 +83,9 @@ pub enum ScanSource {
 }
 
 impl ScanSource {
-    /// The files of `run`, for keys `lower ≤ key < upper`.
-    pub fn of_run(run: &Arc<Run>, lower: &[u8], upper: Option<&[u8]>) -> Self {
-        let files = RunFiles::new(Arc::clone(run), true);
+    /// The files of `run`, for keys `lower ≤ key < upper`, read for the purpose `class`.
+    pub fn of_run(run: &Arc<Run>, lower: &[u8], upper: Option<&[u8]>, class: ReadClass) -> Self {
+        let files = RunFiles::new(Arc::clone(run), class, true);
         Self::Run(ConcatIter::bounded(files, Some(lower), upper))
     }
 
@@ -118,10 +126,11 @@ pub fn still_complete(
 }
 
 /// The sources of `super_version` that may hold keys of `range`, newest first. The transaction's
-/// own writes `own` are the first source.
+/// own writes `own` are the first source. `class` is the purpose of the reads of files.
 pub fn scan_sources(
     super_version: &SuperVersion,
     range: &ScanRange,
+    class: ReadClass,
     own: Option<Box<dyn InternalIterator + Send>>,
 ) -> Vec<ScanSource> {
     let mut sources = Vec::new();
@@ -129,6 +138,7 @@ pub fn scan_sources(
         super_version,
         &range.lower,
         range.upper.as_deref(),
+        class,
         own,
         &mut sources,
     );
@@ -140,6 +150,7 @@ pub fn push_sources(
     super_version: &SuperVersion,
     lower: &[u8],
     upper: Option<&[u8]>,
+    class: ReadClass,
     own: Option<Box<dyn InternalIterator + Send>>,
     sources: &mut Vec<ScanSource>,
 ) {
@@ -157,7 +168,7 @@ pub fn push_sources(
     let bound = upper.map_or(Bound::Unbounded, Bound::Excluded);
     let push_run = |run: &Arc<Run>, sources: &mut Vec<ScanSource>| {
         if !run.overlapping(lower, bound).is_empty() {
-            sources.push(ScanSource::of_run(run, lower, upper));
+            sources.push(ScanSource::of_run(run, lower, upper, class));
         }
     };
     push_memtable(&super_version.active, sources);

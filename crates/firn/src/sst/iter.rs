@@ -9,7 +9,7 @@ use super::reader::{BlockInfo, SstReader, UsedDictionaries};
 use super::stored_block::StoredBlock;
 use crate::base::key::{SEQNO_MAX, UNCOMMITTED_BIT};
 use crate::base::{Error, InternalIterator, InternalKey, Kind, Result, Seqno, Value};
-use crate::env::PrefetchBatch;
+use crate::env::{PrefetchBatch, ReadClass};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -30,6 +30,8 @@ pub struct SstIter {
     reader: Arc<SstReader>,
     /// The file's external seqno, if it has one: all entries show it instead of their stored seqno.
     external: Option<Seqno>,
+    /// The purpose of the reads, before readahead.
+    class: ReadClass,
     fill_cache: bool,
     spot: Option<BlockPosition>,
     /// The index partition used last, with its number. It is kept even when the iterator loses its
@@ -50,11 +52,13 @@ pub struct SstIter {
 }
 
 impl SstReader {
-    /// An iterator over all entries, which has no position yet.
-    pub fn iter(self: &Arc<Self>, fill_cache: bool) -> SstIter {
+    /// An iterator over all entries for the purpose `class`, which has no position yet. With
+    /// `fill_cache`, what it reads goes into the block cache.
+    pub fn iter(self: &Arc<Self>, class: ReadClass, fill_cache: bool) -> SstIter {
         SstIter {
             reader: self.clone(),
             external: self.external_seqno(),
+            class,
             fill_cache,
             spot: None,
             partition: None,
@@ -88,9 +92,10 @@ impl SstIter {
                 match held {
                     Some(block) => block,
                     None => {
+                        let class = self.class.reading_ahead();
                         let ahead = self.ahead.get_or_insert_default();
                         ahead
-                            .block(&self.reader, handle, READ_AHEAD, false)
+                            .block(&self.reader, handle, READ_AHEAD, class, false)
                             .map(Arc::new)?
                     }
                 }
@@ -110,21 +115,22 @@ impl SstIter {
         };
         self.next_offset = handle.end();
         let Some(doublings) = self.in_a_row.checked_sub(READ_AHEAD_FROM) else {
-            return self.reader.block(handle, true);
+            return self.reader.block(handle, self.class, true);
         };
         let window = (READ_AHEAD_MIN << doublings.min(16)).min(READ_AHEAD);
+        let class = self.class.reading_ahead();
         let (reader, ahead) = (&self.reader, &mut self.ahead);
         reader.block_by(handle, || {
             ahead
                 .get_or_insert_default()
-                .block(reader, handle, window, true)
+                .block(reader, handle, window, class, true)
         })
     }
 
     /// Index partition `number`. Needs no lookup in the block cache if the iterator used it last.
     fn partition(&mut self, number: u32) -> Result<&Arc<Partition>> {
         if self.partition.as_ref().is_none_or(|(at, _)| *at != number) {
-            let piece = self.reader.partition(number, self.fill_cache)?;
+            let piece = self.reader.partition(number, self.class, self.fill_cache)?;
             self.partition = Some((number, piece.into_shared()));
         }
         Ok(&self.partition.as_ref().expect("just set").1)
@@ -258,8 +264,9 @@ impl SstIter {
         let Some(block) = self.cursor.block() else {
             return Err(Error::invalid("a cursor that stands in no block"));
         };
+        let class = self.class.reading_ahead();
         let ahead = self.ahead.get_or_insert_default();
-        let bytes = ahead.stored(&self.reader, entry.handle, READ_AHEAD)?;
+        let bytes = ahead.stored(&self.reader, entry.handle, READ_AHEAD, class)?;
         let dictionaries = &mut self.copied_dictionaries;
         StoredBlock::new(
             &self.reader,
@@ -420,21 +427,34 @@ impl ReadAhead {
         reader: &SstReader,
         handle: Handle,
         window: u64,
+        class: ReadClass,
         fill: bool,
     ) -> Result<Block> {
-        let at = self.load(reader, handle, window)?;
-        reader.decode(&self.bytes[at], handle, fill, &mut self.dictionaries)
+        let at = self.load(reader, handle, window, class)?;
+        reader.decode(&self.bytes[at], handle, class, fill, &mut self.dictionaries)
     }
 
-    fn stored(&mut self, reader: &SstReader, handle: Handle, window: u64) -> Result<&[u8]> {
-        let at = self.load(reader, handle, window)?;
+    fn stored(
+        &mut self,
+        reader: &SstReader,
+        handle: Handle,
+        window: u64,
+        class: ReadClass,
+    ) -> Result<&[u8]> {
+        let at = self.load(reader, handle, window, class)?;
         Ok(&self.bytes[at])
     }
 
     /// Reads the block at `handle` unless the buffer has it. Returns its place in the buffer.
-    fn load(&mut self, reader: &SstReader, handle: Handle, window: u64) -> Result<Range<usize>> {
+    fn load(
+        &mut self,
+        reader: &SstReader,
+        handle: Handle,
+        window: u64,
+        class: ReadClass,
+    ) -> Result<Range<usize>> {
         if handle.offset < self.offset || handle.end() > self.end() {
-            self.read(reader, handle, window)?;
+            self.read(reader, handle, window, class)?;
         }
         let start = (handle.offset - self.offset) as usize;
         Ok(start..start + handle.len as usize)
@@ -445,7 +465,13 @@ impl ReadAhead {
     }
 
     /// Makes the buffer begin with the block at `handle` and have about `window` bytes.
-    fn read(&mut self, reader: &SstReader, handle: Handle, window: u64) -> Result<()> {
+    fn read(
+        &mut self,
+        reader: &SstReader,
+        handle: Handle,
+        window: u64,
+        class: ReadClass,
+    ) -> Result<()> {
         // The buffer may already hold the first part of the block, if the last read ended inside
         // it.
         let kept = match handle.offset >= self.offset {
@@ -463,7 +489,7 @@ impl ReadAhead {
         self.offset = handle.offset;
         let read = reader
             .file()
-            .read_exact_at(from, &mut self.bytes[kept as usize..]);
+            .read_exact_at(class, from, &mut self.bytes[kept as usize..]);
         if read.is_err() {
             self.bytes.clear();
         }

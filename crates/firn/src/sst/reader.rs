@@ -16,7 +16,7 @@ use crate::base::key::SEQNO_MAX;
 use crate::base::pool::Pool;
 use crate::base::{Error, InternalKey, Result, Seqno, Value, checksum, read_meter};
 use crate::cache::{BlockKey, KeyHash, Pin};
-use crate::env::{PrefetchBatch, ReadFile};
+use crate::env::{PrefetchBatch, ReadClass, ReadFile};
 pub(super) use dictionaries::UsedDictionaries;
 pub use open::OpenHints;
 use std::borrow::Cow;
@@ -211,31 +211,45 @@ impl SstReader {
         &self.index
     }
 
-    /// The index with all partitions, for a pass over the whole file. Loads the partitions from the
-    /// file if the reader does not keep them.
-    pub(super) fn whole_index(&self) -> Result<Cow<'_, Index>> {
+    /// The index with all partitions, for a pass over the whole file with the purpose `class`.
+    /// Loads the partitions from the file if the reader does not keep them.
+    pub(super) fn whole_index(&self, class: ReadClass) -> Result<Cow<'_, Index>> {
         if self.index.is_whole() {
             return Ok(Cow::Borrowed(&self.index));
         }
-        let load = |number, data_end| self.load_partition(number, data_end).map(Arc::new);
+        let load = |number, data_end| {
+            self.load_partition(number, data_end, class.of_index())
+                .map(Arc::new)
+        };
         self.index.with_all(load).map(Cow::Owned)
     }
 
-    /// Partition `number`. If it has to be loaded and `fill` is set, it goes into the block cache.
+    /// Partition `number`, for a reader with the purpose `class`. If it has to be loaded and `fill`
+    /// is set, it goes into the block cache.
     #[inline]
-    pub(super) fn partition(&self, number: u32, fill: bool) -> Result<PartitionRef<'_>> {
+    pub(super) fn partition(
+        &self,
+        number: u32,
+        class: ReadClass,
+        fill: bool,
+    ) -> Result<PartitionRef<'_>> {
         match self.index.partition(number) {
             Some(partition) => Ok(PartitionRef::Pinned(partition)),
             None => self
-                .cached_partition(number, fill)
+                .cached_partition(number, class, fill)
                 .map(PartitionRef::Loaded),
         }
     }
 
-    fn cached_partition(&self, number: u32, fill: bool) -> Result<Arc<Partition>> {
+    fn cached_partition(
+        &self,
+        number: u32,
+        class: ReadClass,
+        fill: bool,
+    ) -> Result<Arc<Partition>> {
         let offset = self.index.top(number).index.offset;
         let load = || {
-            let partition = self.load_partition(number, 0)?;
+            let partition = self.load_partition(number, 0, class.of_index())?;
             Ok(CachedBlock::Partition(Arc::new(partition)))
         };
         match self.cache.get_or_load(self.key_of(offset), fill, load)? {
@@ -244,22 +258,22 @@ impl SstReader {
         }
     }
 
-    /// Reads and decodes partition `number` and its filter. `data_end` is the end of the data
-    /// blocks before the partition, or 0 if that is not known.
-    fn load_partition(&self, number: u32, data_end: u64) -> Result<Partition> {
+    /// Reads and decodes partition `number` and its filter, with reads of the class `class`.
+    /// `data_end` is the end of the data blocks before the partition, or 0 if that is not known.
+    fn load_partition(&self, number: u32, data_end: u64, class: ReadClass) -> Result<Partition> {
         let top = self.index.top(number);
         let mut stored = Vec::new();
         let filter = match top.filter.len {
             0 => None,
             _ => {
-                self.read_stored(top.filter, &mut stored)?;
+                self.read_stored(top.filter, class, &mut stored)?;
                 let place = (self.file_id, top.filter.offset);
                 let raw = block_frame::open_as(BlockKind::Filter, &stored, place);
                 let filter = raw.and_then(|raw| Filter::decode(&raw));
                 Some(filter.map_err(|damage| damage.at(&self.name, top.filter.offset))?)
             }
         };
-        self.read_stored(top.index, &mut stored)?;
+        self.read_stored(top.index, class, &mut stored)?;
         let place = (self.file_id, top.index.offset);
         block_frame::open_as(BlockKind::IndexPartition, &stored, place)
             .and_then(|raw| self.index.decode(number, data_end, &raw, filter))
@@ -272,14 +286,14 @@ impl SstReader {
             .map_err(|damage| damage.at(&self.name, top.index.offset))
     }
 
-    fn read_stored(&self, handle: Handle, stored: &mut Vec<u8>) -> Result<()> {
+    fn read_stored(&self, handle: Handle, class: ReadClass, stored: &mut Vec<u8>) -> Result<()> {
         if handle.end() > self.size {
             return Err(
                 DecodeError::Corrupt("handle outside the file").at(&self.name, handle.offset)
             );
         }
         stored.resize(handle.len as usize, 0);
-        self.file.read_exact_at(handle.offset, stored)
+        self.file.read_exact_at(class, handle.offset, stored)
     }
 
     /// Offset of the first byte after the data blocks.
@@ -293,7 +307,7 @@ impl SstReader {
 
     /// Calls `f` with the newest version of `user_key` whose seqno is at most `seqno`; that version
     /// may be a tombstone. Returns `None` if the file has no such version. `hash` is the hash of
-    /// `user_key`.
+    /// `user_key`, and `class` the purpose of the reads.
     ///
     /// # Errors
     /// Those of reading index partitions and blocks: `Corruption`; `Unsupported` for a newer format
@@ -303,6 +317,7 @@ impl SstReader {
         user_key: &[u8],
         KeyHash(hash): KeyHash,
         seqno: Seqno,
+        class: ReadClass,
         f: impl FnOnce(InternalKey<'_>, Value<'_>) -> R,
     ) -> Result<Option<R>> {
         let bound = match self.external {
@@ -313,14 +328,14 @@ impl SstReader {
         let Some(mut number) = self.index.partition_of(user_key) else {
             return Ok(None);
         };
-        let mut partition = self.partition(number, true)?;
+        let mut partition = self.partition(number, class, true)?;
         if !partition.may_contain(hash) {
             return Ok(None);
         }
         let mut at = partition.find(user_key);
         loop {
             let handle = partition.block(at).handle;
-            let block = self.block(handle, true)?;
+            let block = self.block(handle, class, true)?;
             let found = block.get(user_key, hash, bound);
             match found.map_err(|damage| self.damaged(damage, handle))? {
                 BlockGet::Hit(stored, kind, value) => {
@@ -339,7 +354,7 @@ impl SstReader {
                     };
                     if next.partition != number {
                         number = next.partition;
-                        partition = self.partition(number, true)?;
+                        partition = self.partition(number, class, true)?;
                     }
                     at = next.block;
                 }
@@ -417,7 +432,7 @@ impl SstReader {
         let Some(number) = self.index.partition_of(user_key) else {
             return Ok(false);
         };
-        let partition = self.partition(number, true)?;
+        let partition = self.partition(number, ReadClass::Index, true)?;
         Ok(partition.may_contain(checksum::xxh3(user_key)))
     }
 
@@ -430,7 +445,7 @@ impl SstReader {
         let Some(number) = self.index.partition_of(user_key) else {
             return Ok(KeyPlace::behind(self.index.entries()));
         };
-        let partition = self.partition(number, true)?;
+        let partition = self.partition(number, ReadClass::Index, true)?;
         let at = partition.find(user_key);
         let block = partition.block(at);
         Ok(KeyPlace {
@@ -448,7 +463,10 @@ impl SstReader {
     pub fn rank(&self, place: &KeyPlace, user_key: &[u8]) -> Result<u64> {
         match place.block {
             None => Ok(place.before),
-            Some(handle) => self.rank_in(&*self.block(handle, true)?, place, handle, user_key),
+            Some(handle) => {
+                let block = self.block(handle, ReadClass::Range, true)?;
+                self.rank_in(&block, place, handle, user_key)
+            }
         }
     }
 
@@ -464,7 +482,7 @@ impl SstReader {
     ) -> Result<u64> {
         let (first, end) = match (from_place.block, to_place.block) {
             (Some(handle), Some(other)) if handle == other => {
-                let block = self.block(handle, true)?;
+                let block = self.block(handle, ReadClass::Range, true)?;
                 (
                     self.rank_in(&block, from_place, handle, from)?,
                     self.rank_in(&block, to_place, handle, to)?,
@@ -480,22 +498,22 @@ impl SstReader {
         Ok(place.before + u64::from(inside))
     }
 
-    /// The data blocks as the index describes them; no block is read.
+    /// The data blocks as the index describes them, for tools and tests; no block is read.
     ///
     /// # Errors
     /// Those of reading the index: `Corruption`, `Unsupported`, `Io`.
     pub fn blocks(&self) -> Result<DataBlocks<'_>> {
         Ok(DataBlocks {
-            index: self.whole_index()?,
+            index: self.whole_index(ReadClass::Verify)?,
             external: self.external,
         })
     }
 
-    /// The data block at `handle`, from the block cache or the file. A block read from the file
-    /// goes into the cache if `fill` is set.
+    /// The data block at `handle`, from the block cache or, with a read of the class `class`, from
+    /// the file. A block read from the file goes into the cache if `fill` is set.
     #[inline]
-    pub(super) fn block(&self, handle: Handle, fill: bool) -> Result<Arc<Block>> {
-        self.loaded(handle, fill, || self.read(handle, fill))
+    pub(super) fn block(&self, handle: Handle, class: ReadClass, fill: bool) -> Result<Arc<Block>> {
+        self.loaded(handle, fill, || self.read(handle, class, fill))
     }
 
     /// As [`Self::block`] with `fill`, but if the block is not cached, `read` reads it.
@@ -554,7 +572,7 @@ impl SstReader {
     /// `Corruption`, `Unsupported` or `Io` if an index partition cannot be loaded. Then nothing is
     /// removed, and the blocks are evicted in time because nobody uses them.
     pub fn forget_cached(&self) -> Result<()> {
-        let index = self.whole_index()?;
+        let index = self.whole_index(ReadClass::Compaction)?;
         for handle in self.dictionary_handles() {
             self.cache.remove(self.key_of(handle.offset));
         }
@@ -578,7 +596,7 @@ impl SstReader {
     /// # Errors
     /// The first error of reading an index partition or a block: `Corruption`, `Unsupported`, `Io`.
     pub fn warm(&self, entries: &[Range<u64>], decoded: Vec<(u64, CachedBlock)>) -> Result<()> {
-        let index = self.whole_index()?;
+        let index = self.whole_index(ReadClass::Compaction)?;
         let mut ranges = entries.iter().peekable();
         let mut decoded = decoded.into_iter().peekable();
         let mut start = 0;
@@ -601,7 +619,11 @@ impl SstReader {
                 while decoded.next_if(|(entry, _)| *entry < block.start).is_some() {}
                 let block = match decoded.next_if(|(entry, _)| *entry == block.start) {
                     Some((_, cached)) => cached,
-                    None => CachedBlock::Block(Arc::new(self.read(handle, true)?)),
+                    None => CachedBlock::Block(Arc::new(self.read(
+                        handle,
+                        ReadClass::Compaction,
+                        true,
+                    )?)),
                 };
                 self.cache.insert(key, block);
             }
@@ -611,22 +633,23 @@ impl SstReader {
 
     /// Reads the data block at `handle` from the file. Only its dictionary may come from the block
     /// cache, or go into it if `fill` is set.
-    fn read(&self, handle: Handle, fill: bool) -> Result<Block> {
-        self.read_with(handle, fill, &mut UsedDictionaries::default())
+    fn read(&self, handle: Handle, class: ReadClass, fill: bool) -> Result<Block> {
+        self.read_with(handle, class, fill, &mut UsedDictionaries::default())
     }
 
     /// As [`Self::read`], for a pass over many blocks, which keeps their dictionaries in `used`.
     pub(super) fn read_with(
         &self,
         handle: Handle,
+        class: ReadClass,
         fill: bool,
         used: &mut UsedDictionaries,
     ) -> Result<Block> {
         static STORED: Pool<Vec<u8>> = Pool::new();
         STORED.with(Vec::new, |stored| {
             stored.resize(handle.len as usize, 0);
-            let read = self.file.read_exact_at(handle.offset, stored);
-            let block = read.and_then(|()| self.decode(stored, handle, fill, used));
+            let read = self.file.read_exact_at(class, handle.offset, stored);
+            let block = read.and_then(|()| self.decode(stored, handle, class, fill, used));
             if stored.len() > KEPT_BUFFER {
                 *stored = Vec::new();
             }
@@ -634,12 +657,14 @@ impl SstReader {
         })
     }
 
-    /// Checks and decodes the stored data block at `handle`. Its dictionary comes from `used`, the
-    /// block cache or the file, and goes into the block cache if `fill` is set.
+    /// Checks and decodes the stored data block at `handle`, which was read for the purpose
+    /// `class`. Its dictionary comes from `used`, the block cache or the file, and goes into the
+    /// block cache if `fill` is set.
     pub(super) fn decode(
         &self,
         stored: &[u8],
         handle: Handle,
+        class: ReadClass,
         fill: bool,
         used: &mut UsedDictionaries,
     ) -> Result<Block> {
@@ -647,7 +672,7 @@ impl SstReader {
         let damaged = |damage: DecodeError| self.damaged(damage, handle);
         let (header, payload) = block_frame::check(stored, place).map_err(damaged)?;
         let dictionary = match header.dictionary {
-            Some(id) => self.digested_dictionary(id, fill, used)?,
+            Some(id) => self.digested_dictionary(id, class, fill, used)?,
             None => None,
         };
         block_frame::expand(&header, payload, dictionary.as_deref())

@@ -3,6 +3,7 @@
 use super::compression_recipe::Recipe;
 use super::reader::SstReader;
 use crate::base::Result;
+use crate::env::ReadClass;
 use std::sync::Arc;
 
 /// The recipes of the files that a job reads and whose data its outputs hold again.
@@ -28,7 +29,10 @@ impl RecipeOffers {
             Some(stored) => {
                 let dictionary = match stored.dictionary {
                     0 => Some(None),
-                    id => file.read_dictionary(id)?.map(Arc::new).map(Some),
+                    id => file
+                        .read_dictionary(id, ReadClass::Compaction)?
+                        .map(Arc::new)
+                        .map(Some),
                 };
                 dictionary.map(|dictionary| Recipe {
                     tuning: stored.tuning,

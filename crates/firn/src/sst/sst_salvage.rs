@@ -18,7 +18,7 @@ use crate::base::{
     Error, ErrorKind, InternalIterator, InternalKey, Result, Seqno, Value, checksum,
     encryption_envelope,
 };
-use crate::env::ReadFile;
+use crate::env::{ReadClass, ReadFile};
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -121,8 +121,8 @@ impl Salvage {
     /// Fails if the index cannot be read, or if this version cannot read a block that is not
     /// damaged.
     fn take_indexed(&mut self, reader: &SstReader) -> Result<()> {
-        let index = reader.whole_index()?;
-        self.dictionaries = reader.all_dictionaries()?;
+        let index = reader.whole_index(ReadClass::Verify)?;
+        self.dictionaries = reader.all_dictionaries(ReadClass::Verify)?;
         let mut before: &[u8] = &reader.properties().smallest;
         for spot in index.spots() {
             let entry = index.block(spot);
@@ -240,7 +240,7 @@ impl Salvage {
         let mut bytes = vec![0; self.file.size()? as usize];
         for (number, piece) in bytes.chunks_mut(READ_SIZE).enumerate() {
             let offset = (number * READ_SIZE) as u64;
-            if let Err(error) = self.file.read_exact_at(offset, piece) {
+            if let Err(error) = self.file.read_exact_at(ReadClass::Verify, offset, piece) {
                 piece.fill(0);
                 lost(error);
             }
@@ -250,7 +250,8 @@ impl Salvage {
 
     fn block(&self, handle: Handle) -> Result<Block> {
         let mut stored = vec![0; handle.len as usize];
-        self.file.read_exact_at(handle.offset, &mut stored)?;
+        self.file
+            .read_exact_at(ReadClass::Verify, handle.offset, &mut stored)?;
         block_frame::check(&stored, (self.file_id, handle.offset))
             .and_then(|(header, payload)| {
                 let named = header.dictionary;

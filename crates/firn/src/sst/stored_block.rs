@@ -16,6 +16,7 @@ use super::index::BlockStats;
 use super::reader::SstReader;
 use crate::base::Result;
 use crate::cache::BlockKey;
+use crate::env::ReadClass;
 use std::sync::Arc;
 
 /// A data block as it is stored in a file, with its checksum verified, and its counts from the
@@ -130,7 +131,9 @@ fn find_or_read(
     if let Some(known) = dictionaries.iter().find(|known| known.id() == id) {
         return Ok(Some(Arc::clone(known)));
     }
-    let read = reader.read_dictionary(id)?.map(Arc::new);
+    let read = reader
+        .read_dictionary(id, ReadClass::Compaction)?
+        .map(Arc::new);
     dictionaries.extend(read.clone());
     Ok(read)
 }

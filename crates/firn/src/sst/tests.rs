@@ -6,6 +6,7 @@ mod edges;
 mod fixtures;
 mod memory;
 mod model;
+mod read_classes;
 mod recipes;
 mod salvage;
 
@@ -13,7 +14,7 @@ use super::*;
 use crate::base::blob_ref::{self, BlobCodec, BlobRef, BlobUse, BlobUses};
 use crate::base::{InternalIterator, InternalKey, Kind, Result, Seqno, Value};
 use crate::cache::KeyHash;
-use crate::env::{AppendFile, ReadFile};
+use crate::env::{AppendFile, ReadClass, ReadFile};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
@@ -40,7 +41,7 @@ impl AppendFile for MemFile {
 }
 
 impl ReadFile for MemFile {
-    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+    fn read_exact_at(&self, _: ReadClass, offset: u64, buf: &mut [u8]) -> Result<()> {
         let bytes = self.0.lock().unwrap();
         let start = usize::try_from(offset).unwrap();
         let Some(found) = bytes.get(start..start + buf.len()) else {
@@ -219,7 +220,11 @@ fn current(iter: &SstIter) -> (ModelKey, ModelValue) {
 /// All entries of a file in order.
 fn scan(reader: &Arc<SstReader>, fill: bool) -> Result<Model> {
     let mut found = Model::new();
-    let mut iter = reader.iter(fill);
+    let class = match fill {
+        true => ReadClass::Range,
+        false => ReadClass::Compaction,
+    };
+    let mut iter = reader.iter(class, fill);
     let mut more = iter.seek_to_first()?;
     while more {
         let (key, value) = current(&iter);
@@ -230,11 +235,17 @@ fn scan(reader: &Arc<SstReader>, fill: bool) -> Result<Model> {
 }
 
 fn get(reader: &SstReader, user_key: &[u8], seqno: Seqno) -> Result<Option<(Seqno, ModelValue)>> {
-    reader.get(user_key, KeyHash::of(user_key), seqno, |key, value| {
-        assert_eq!(key.user_key, user_key);
-        (
-            key.seqno,
-            (key.kind, value.head.to_vec(), value.tail.to_vec()),
-        )
-    })
+    reader.get(
+        user_key,
+        KeyHash::of(user_key),
+        seqno,
+        ReadClass::Point,
+        |key, value| {
+            assert_eq!(key.user_key, user_key);
+            (
+                key.seqno,
+                (key.kind, value.head.to_vec(), value.tail.to_vec()),
+            )
+        },
+    )
 }

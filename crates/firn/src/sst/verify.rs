@@ -8,6 +8,7 @@ use super::index_stats::IndexStats;
 use super::reader::{SstReader, UsedDictionaries};
 use crate::base::key::{SEQNO_COMMITTED_MAX, compare, index_id_of};
 use crate::base::{Error, Kind, Result, Seqno, checksum};
+use crate::env::ReadClass;
 use std::cmp::Ordering;
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
@@ -70,7 +71,7 @@ impl SstReader {
         }
         // Blocks cannot be read without their dictionaries. Report a damaged one once, and not
         // again for each block.
-        let mut dictionaries = match self.all_dictionaries() {
+        let mut dictionaries = match self.all_dictionaries(ReadClass::Verify) {
             Ok(dictionaries) => dictionaries,
             Err(error) => {
                 found(error);
@@ -83,9 +84,10 @@ impl SstReader {
             whole = false;
             found(error);
         };
-        match self.whole_index() {
+        match self.whole_index(ReadClass::Verify) {
             Ok(index) => {
-                let mut read = |handle| self.read_with(handle, false, &mut dictionaries);
+                let mut read =
+                    |handle| self.read_with(handle, ReadClass::Verify, false, &mut dictionaries);
                 self.survey_blocks(&index, &mut read, &mut seen, &mut report, &mut broken);
             }
             // Without all partitions, the counts and separators of the blocks cannot be checked.
@@ -143,7 +145,7 @@ impl SstReader {
         let reported = first.to_string();
         broken(first);
         for number in 0..self.index().partitions() {
-            let partition = match self.partition(number, false) {
+            let partition = match self.partition(number, ReadClass::Verify, false) {
                 Ok(partition) => partition,
                 Err(error) => {
                     if error.to_string() != reported {
@@ -154,7 +156,7 @@ impl SstReader {
             };
             for block in 0..partition.blocks() {
                 let handle = partition.block(block).handle;
-                if let Err(error) = self.read_with(handle, false, dictionaries) {
+                if let Err(error) = self.read_with(handle, ReadClass::Verify, false, dictionaries) {
                     broken(error);
                 }
             }
@@ -192,7 +194,8 @@ impl SstReader {
         let mut offset = 0;
         while offset < self.size() {
             buf.resize(READ_SIZE.min(self.size() - offset) as usize, 0);
-            self.file().read_exact_at(offset, &mut buf)?;
+            self.file()
+                .read_exact_at(ReadClass::Verify, offset, &mut buf)?;
             sum.update(&buf);
             offset += buf.len() as u64;
         }

@@ -24,7 +24,7 @@
 
 use super::file_name::{FileId, FileKind};
 use crate::base::{ErrorKind, Result};
-use crate::env::{Env, PrefetchBatch, ReadFile, descriptor_limit};
+use crate::env::{Env, PrefetchBatch, ReadClass, ReadFile, descriptor_limit};
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
@@ -347,8 +347,8 @@ impl Drop for LazyFile {
 pub(super) struct SharedFile(pub(super) Arc<LazyFile>);
 
 impl ReadFile for SharedFile {
-    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.0.opened()?.file.read_exact_at(offset, buf)
+    fn read_exact_at(&self, class: ReadClass, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.0.opened()?.file.read_exact_at(class, offset, buf)
     }
 
     fn size(&self) -> Result<u64> {

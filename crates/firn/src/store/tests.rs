@@ -1,6 +1,6 @@
 use super::*;
 use crate::base::ErrorKind;
-use crate::env::PosixEnv;
+use crate::env::{PosixEnv, ReadClass};
 
 #[test]
 fn names_round_trip_and_foreign_names_are_passed_over() {
@@ -31,7 +31,11 @@ fn files_are_created_listed_read_and_removed() {
     store.sync_dir().unwrap();
     assert_eq!(store.list().unwrap(), [3, 12]);
     let mut buf = [0; 9];
-    store.open(12).unwrap().read_exact_at(0, &mut buf).unwrap();
+    store
+        .open(12)
+        .unwrap()
+        .read_exact_at(ReadClass::Point, 0, &mut buf)
+        .unwrap();
     assert_eq!(buf, [12; 9]);
     store.remove(12).unwrap();
     assert_eq!(store.list().unwrap(), [3]);

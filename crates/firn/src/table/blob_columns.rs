@@ -8,6 +8,7 @@ use crate::base::options::MutableOptions;
 use crate::base::{Error, Kind, Result, Value};
 use crate::blob::BlobStore;
 use crate::catalog::TableSchema;
+use crate::env::ReadClass;
 use crate::read::ReadPoint;
 use crate::rowcode::{ColumnKind, DecodePlan, OutOfLineColumn, RowFormat};
 use crate::txn::Transaction;
@@ -172,9 +173,12 @@ impl Table {
         point: &ReadPoint,
         row_key: &[u8],
     ) -> Result<Vec<BlobRef>> {
-        let refs = txn.get(point, row_key, |key, value| match key.kind {
-            Kind::PutBlobs => blob_ref::split(value.tail).map(|(_, refs)| refs),
-            _ => Ok(Vec::new()),
+        // The statement has read the row before, mostly through a scan.
+        let refs = txn.get(point, row_key, ReadClass::Range, |key, value| {
+            match key.kind {
+                Kind::PutBlobs => blob_ref::split(value.tail).map(|(_, refs)| refs),
+                _ => Ok(Vec::new()),
+            }
         })?;
         let refs = refs.unwrap_or_else(|| Ok(Vec::new()));
         refs.map_err(|error| self.of_table(error))
@@ -285,6 +289,8 @@ impl ColumnsPlan {
 
 /// Decodes rows and reads their values that lie out of line.
 pub(super) struct RowReader {
+    /// The purpose of the reads of these values.
+    class: ReadClass,
     current: ColumnsPlan,
     /// Plans for columns that were set before, the last used one at the end.
     spare: Vec<ColumnsPlan>,
@@ -297,8 +303,11 @@ pub(super) struct RowReader {
 }
 
 impl RowReader {
-    pub(super) fn new(format: &RowFormat, columns: Option<&[u8]>) -> Self {
+    /// A reader of rows of `format`, of which it decodes `columns`; `None` stands for all. `class`
+    /// is the purpose of its reads of values that lie out of line.
+    pub(super) fn new(format: &RowFormat, class: ReadClass, columns: Option<&[u8]>) -> Self {
         Self {
+            class,
             current: ColumnsPlan::new(format, columns),
             spare: Vec::new(),
             parts: Vec::new(),
@@ -405,7 +414,7 @@ impl RowReader {
         blobs: &mut BlobBuf,
     ) -> Result<()> {
         self.wanted.iter().try_for_each(|column| column.check())?;
-        let parts = &self.parts;
+        let (parts, class) = (&self.parts, self.class);
         let needs = |column: &OutOfLineColumn| ValueNeed::of(column, parts);
         let reads = self.wanted.iter().filter_map(|column| {
             let wanted = needs(column).bytes()?;
@@ -432,11 +441,12 @@ impl RowReader {
                 false => &mut *blobs,
             };
             let bytes = match ValueNeed::of(&column, parts) {
-                ValueNeed::All => store.read(&column.blob, buf)?,
-                ValueNeed::Prefix(wanted) => store.read_prefix(&column.blob, wanted, buf)?,
+                ValueNeed::All => store.read(&column.blob, class, buf)?,
+                ValueNeed::Prefix(wanted) => store.read_prefix(&column.blob, wanted, class, buf)?,
                 ValueNeed::Length => &self.zeros[..column.blob.len as usize],
                 ValueNeed::PrefixAndLength(wanted) => {
-                    let prefix = store.read_prefix(&column.blob, wanted, &mut self.scratch)?;
+                    let (at, scratch) = (&column.blob, &mut self.scratch);
+                    let prefix = store.read_prefix(at, wanted, class, scratch)?;
                     blobs.put_beginning(prefix, column.blob.len as usize)
                 }
             };

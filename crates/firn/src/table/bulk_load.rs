@@ -16,6 +16,7 @@ use crate::base::key::index_prefix;
 use crate::base::{Error, Result};
 use crate::blob::TransactionBlobs;
 use crate::catalog::{autoincrement_counter, hidden_row_counter};
+use crate::env::ReadClass;
 use crate::ingest::{Duplicate, IndexLoad, LoadEntry, LoadFailure, LoadProgress, Uniqueness};
 use crate::txn::{LockOwner, TransactionContext};
 use arc_swap::Guard;
@@ -304,7 +305,7 @@ impl SortedLoad {
     fn duplicate_row(&self, table: &Table, record: &mut [u8], blobs: &mut BlobBuf) -> Result<()> {
         let duplicate = self.duplicate.as_ref();
         let duplicate = duplicate.ok_or_else(|| Error::invalid("there was no duplicate"))?;
-        let mut reader = RowReader::new(table.format(), None);
+        let mut reader = RowReader::new(table.format(), ReadClass::Blob, None);
         let store = &self.cx.blobs;
         blobs.clear();
         if duplicate.sorter == 0 {

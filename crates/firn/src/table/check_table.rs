@@ -13,6 +13,7 @@ use crate::base::key::{INDEX_ID_LEN, index_prefix};
 use crate::base::key_range::prefix_successor;
 use crate::base::{Error, ErrorKind, IndexId, Result};
 use crate::catalog::{Counters, TableEntry, TableSchema};
+use crate::env::ReadClass;
 use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::read::{self, ReadPoint, ScanRange, ScanSource, SuperVersions, scan_sources};
 use crate::rowcode::RowFormat;
@@ -53,7 +54,12 @@ pub(super) fn index_entries(point: &ReadPoint, index: IndexId) -> Entries {
         upper: prefix_successor(&lower),
         lower,
     };
-    let merged = MergeIter::new(scan_sources(&point.super_version, &range, None));
+    let merged = MergeIter::new(scan_sources(
+        &point.super_version,
+        &range,
+        ReadClass::Verify,
+        None,
+    ));
     let mut entries = MvccIter::new(merged, ReadAt::snapshot(point.seqno));
     entries.set_bounds(Some(&range.lower), range.upper.as_deref());
     entries
@@ -218,7 +224,7 @@ impl CheckedTable<'_> {
         lookup: bool,
         report: &mut CheckReport,
     ) -> Result<ExpectedEntries> {
-        let mut reader = RowReader::new(self.format, None);
+        let mut reader = RowReader::new(self.format, ReadClass::Verify, None);
         let mut record = vec![0; self.schema.record_len as usize];
         let mut blobs = BlobBuf::new();
         let mut entry = Vec::new();
@@ -342,6 +348,7 @@ impl CheckedTable<'_> {
             &self.point.super_version,
             key,
             self.point.seqno,
+            ReadClass::Verify,
             |key, _| key.kind.is_put(),
         )?;
         Ok(there == Some(true))

@@ -30,6 +30,7 @@ use super::row_prefetch::RowPrefetch;
 use crate::base::key::index_prefix;
 use crate::base::key_range::make_successor;
 use crate::base::{Error, ErrorKind, Result};
+use crate::env::ReadClass;
 use crate::read::{Freshness, ReadPoint};
 use crate::txn::Transaction;
 use scan_gaps::{GapScan, GapStep};
@@ -296,7 +297,7 @@ impl Cursor {
             // A whole key of the clustered index has at most one row, so a point read finds it
             // without an iterator. A later move opens an iterator at the row's key.
             self.scan.close();
-            self.fetch.set_row_key(&self.prefix);
+            self.fetch.set_row_key(&self.prefix, ReadClass::Point);
             let found = self.row(txn, true, record)?;
             if !found {
                 copy(&mut self.sought, &self.prefix);
@@ -490,7 +491,7 @@ impl Cursor {
     ) -> Result<bool> {
         self.restore_key();
         if self.fetch.on_clustered() {
-            self.fetch.row_key_of(key.image)?;
+            self.fetch.row_key_of(key.image, ReadClass::Point)?;
             let found = self.row(txn, true, record)?;
             self.missed = !found;
             if !found {
@@ -513,7 +514,7 @@ impl Cursor {
         record: &mut [u8],
     ) -> Result<bool> {
         self.restore_key();
-        self.fetch.row_key_of(reference.image)?;
+        self.fetch.row_key_of(reference.image, ReadClass::Range)?;
         self.row(txn, false, record)
     }
 

@@ -20,6 +20,7 @@ use crate::base::{Error, IndexId, Result};
 use crate::catalog::{
     Catalog, DdlSession, ForeignKeyRequest, IndexChange, IndexEntry, IndexOrigin, TableSchema,
 };
+use crate::env::ReadClass;
 use crate::ingest::{IndexLoad, LoadFailure, LoadLimits, LoadProgress, Uniqueness};
 use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::read::{self, ReadPoint, ScanRange, scan_sources};
@@ -165,12 +166,16 @@ impl IndexBuild {
                 let clustered = self.table.current().clustered.id();
                 let mut row_key = index_prefix(clustered).to_vec();
                 row_key.extend_from_slice(&duplicate.user_key[duplicate.unique_len..]);
-                let row = read::get(&point.super_version, &row_key, point.seqno, |key, value| {
-                    (key.kind, value.to_owned())
-                })?;
+                let row = read::get(
+                    &point.super_version,
+                    &row_key,
+                    point.seqno,
+                    ReadClass::Point,
+                    |key, value| (key.kind, value.to_owned()),
+                )?;
                 let (kind, row) = row.ok_or_else(|| corrupt(&self.table, "a row is gone"))?;
                 blobs.clear();
-                let mut reader = RowReader::new(self.table.format(), None);
+                let mut reader = RowReader::new(self.table.format(), ReadClass::Blob, None);
                 reader.read(&self.cx.blobs, kind, row.as_value(), record, blobs)?;
                 Ok(WriteOutcome::Duplicate {
                     index: numbers[duplicate.sorter],
@@ -204,7 +209,7 @@ impl IndexBuild {
             current.clustered.id(),
         )
         .0;
-        let mut reader = RowReader::new(table.format(), Some(&self.columns()));
+        let mut reader = RowReader::new(table.format(), ReadClass::Load, Some(&self.columns()));
         let store = &self.cx.blobs;
         let mut record = vec![0; table.record_len()];
         let mut blobs = BlobBuf::new();
@@ -214,7 +219,12 @@ impl IndexBuild {
             upper: prefix_successor(&lower),
             lower,
         };
-        let merged = MergeIter::new(scan_sources(&point.super_version, &range, None));
+        let merged = MergeIter::new(scan_sources(
+            &point.super_version,
+            &range,
+            ReadClass::Load,
+            None,
+        ));
         let mut rows = MvccIter::new(merged, ReadAt::snapshot(point.seqno));
         rows.set_bounds(Some(&range.lower), range.upper.as_deref());
         // Check for a kill also while the scan skips tombstones, since `progress` is not called

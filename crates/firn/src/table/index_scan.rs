@@ -5,6 +5,7 @@ use super::read_mode::Entries;
 use crate::base::key::index_prefix;
 use crate::base::key_range::{make_successor, prefix_successor};
 use crate::base::{IndexId, InternalIterator, Kind, Result, Seqno, Value};
+use crate::env::ReadClass;
 use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::read::{Freshness, ReadPoint, push_sources, still_complete};
 use crate::txn::{LockOwner, Savepoint, Transaction};
@@ -241,7 +242,14 @@ impl IndexScan {
         self.opened = None;
         self.entries.inner_mut().exchange(|sources| {
             sources.clear();
-            push_sources(&point.super_version, lower, upper, own, sources);
+            push_sources(
+                &point.super_version,
+                lower,
+                upper,
+                ReadClass::Range,
+                own,
+                sources,
+            );
         });
         self.entries.set_read_at(ReadAt::snapshot(point.seqno));
         self.heed_interrupts(txn);

@@ -8,6 +8,7 @@ use crate::base::blob_buf::BlobBuf;
 use crate::base::key::{INDEX_ID_LEN, index_prefix};
 use crate::base::{Kind, Result, Value};
 use crate::catalog::{Counters, PartSchema, TableEntry};
+use crate::env::ReadClass;
 use crate::read::{self, ReadPoint};
 use crate::rowcode::ColumnKind;
 use std::sync::Arc;
@@ -80,7 +81,7 @@ impl CheckedTable<'_> {
         mended: &mut IndexRepair,
         change: &mut dyn FnMut(IndexFix<'_>) -> Result<()>,
     ) -> Result<()> {
-        let mut reader = RowReader::new(self.format, None);
+        let mut reader = RowReader::new(self.format, ReadClass::Verify, None);
         let mut record = vec![0; self.schema.record_len as usize];
         let mut blobs = BlobBuf::new();
         let (mut key, mut value) = (Vec::new(), Vec::new());
@@ -154,6 +155,7 @@ impl CheckedTable<'_> {
             &self.point.super_version,
             &row_key,
             self.point.seqno,
+            ReadClass::Verify,
             |found, value| {
                 let there = found.kind.is_put();
                 Ok(there
@@ -175,7 +177,7 @@ impl CheckedTable<'_> {
     ) -> Result<bool> {
         let mut record = vec![0; self.schema.record_len as usize];
         let mut blobs = BlobBuf::new();
-        let mut reader = RowReader::new(self.format, None);
+        let mut reader = RowReader::new(self.format, ReadClass::Verify, None);
         let store = &self.point.super_version.blobs;
         let decoded = reader.read(store, kind, value, &mut record, &mut blobs);
         if decoded.is_err() {

@@ -36,6 +36,7 @@ use crate::base::blob_buf::BlobBuf;
 use crate::base::key::{INDEX_ID_LEN, UNCOMMITTED_BIT};
 use crate::base::{Error, Kind, Result, Seqno, Value};
 use crate::blob::BlobStore;
+use crate::env::ReadClass;
 use crate::keycode::IndexDecodePlan;
 use crate::read::{Freshness, ReadPoint, changed_since};
 use crate::txn::Transaction;
@@ -79,6 +80,9 @@ pub(super) struct RowFetch {
     /// `entry_key` is not current then.
     entry_is_row: bool,
     row_key: Vec<u8>,
+    /// Purpose of the read of the row with the key `row_key`: [`ReadClass::Point`] if the statement
+    /// looks for that key, [`ReadClass::Range`] if an entry or a row reference led to it.
+    class: ReadClass,
     /// Key of the entry that was read before the last one.
     passed: Vec<u8>,
     /// Whether the next read takes the place of the last one: it reads the last entry again, or
@@ -91,7 +95,7 @@ impl RowFetch {
     pub(super) fn new(table: Arc<Table>) -> Self {
         let current = Guard::into_inner(table.current());
         let index = Arc::clone(&current.clustered);
-        let reader = RowReader::new(table.format(), None);
+        let reader = RowReader::new(table.format(), ReadClass::Blob, None);
         Self {
             table,
             current,
@@ -108,6 +112,7 @@ impl RowFetch {
             entry_key: Vec::new(),
             entry_is_row: false,
             row_key: Vec::new(),
+            class: ReadClass::Range,
             passed: Vec::new(),
             in_place: false,
         }
@@ -304,7 +309,7 @@ impl RowFetch {
 
     /// Makes `key` the key of the entry last read, which is a row.
     pub(super) fn keep_key(&mut self, key: &[u8]) {
-        self.set_row_key(key);
+        self.set_row_key(key, ReadClass::Range);
     }
 
     /// Whether the row of each entry, or of most entries, must be looked up in the clustered index.
@@ -358,6 +363,7 @@ impl RowFetch {
             }
         }
         self.entry_is_row = false;
+        self.class = ReadClass::Range;
         self.entry_key.clear();
         self.entry_key.extend_from_slice(key);
         self.row_key.clear();
@@ -553,7 +559,9 @@ impl RowFetch {
 
     /// Whether the entry last read exists at `point`.
     fn entry_stands(&self, txn: &Transaction, point: &ReadPoint) -> Result<bool> {
-        let is_put = txn.get(point, &self.entry_key, |key, _| key.kind.is_put())?;
+        let is_put = txn.get(point, &self.entry_key, ReadClass::Range, |key, _| {
+            key.kind.is_put()
+        })?;
         Ok(is_put == Some(true))
     }
 
@@ -581,7 +589,9 @@ impl RowFetch {
         let entry_stands = self.clustered || self.entry_stands(txn, point)?;
         if entry_stands && self.filter.is_some() {
             // The condition must not run within `txn.get`, where a shard of a cache may be locked.
-            let value = txn.get(point, &self.entry_key, |_, value| value.head.to_vec())?;
+            let value = txn.get(point, &self.entry_key, ReadClass::Range, |_, value| {
+                value.head.to_vec()
+            })?;
             if !self.admits(&value.unwrap_or_default(), record)? {
                 return Ok(false);
             }
@@ -590,7 +600,7 @@ impl RowFetch {
             // The entry covers the columns, so the row is not read. Read the entry again: its value
             // may be newer than that under the cursor.
             Some(plan) if entry_stands => {
-                txn.get(point, &self.entry_key, |_, value| {
+                txn.get(point, &self.entry_key, ReadClass::Range, |_, value| {
                     self.decode_entry(plan, value.head, record)
                 })?
                 .transpose()?;
@@ -620,20 +630,23 @@ impl RowFetch {
         self.row_at(txn, &latest, record)
     }
 
-    /// Makes `key` the key of the row that [`Self::row`] reads.
-    pub(super) fn set_row_key(&mut self, key: &[u8]) {
+    /// Makes `key` the key of the row that [`Self::row`] reads; `class` is the purpose of the read.
+    pub(super) fn set_row_key(&mut self, key: &[u8], class: ReadClass) {
         self.row_key.clear();
         self.row_key.extend_from_slice(key);
         self.entry_is_row = true;
+        self.class = class;
     }
 
-    /// Sets the key of the row that [`Self::row`] reads, from a row reference of the server.
-    pub(super) fn row_key_of(&mut self, reference: &[u8]) -> Result<()> {
+    /// Sets the key of the row that [`Self::row`] reads, from a row reference of the server or a
+    /// whole key image of the primary key. `class` is the purpose of the read.
+    pub(super) fn row_key_of(&mut self, reference: &[u8], class: ReadClass) -> Result<()> {
         self.table.refresh(&mut self.current);
         self.row_key.clear();
         let clustered = &self.current.clustered;
         clustered.seek_prefix(reference, &mut self.row_key)?;
         self.entry_is_row = self.clustered;
+        self.class = class;
         Ok(())
     }
 
@@ -666,7 +679,7 @@ impl RowFetch {
 
     fn row_at(&mut self, txn: &Transaction, point: &ReadPoint, record: &mut [u8]) -> Result<bool> {
         let (reader, blobs) = (&mut self.reader, &mut self.blobs);
-        let decoded = txn.get(point, &self.row_key, |key, value| {
+        let decoded = txn.get(point, &self.row_key, self.class, |key, value| {
             let decode = || reader.decode(key.kind, value, record, blobs);
             key.kind.is_put().then(decode)
         })?;

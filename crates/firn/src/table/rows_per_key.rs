@@ -25,6 +25,7 @@ use crate::base::Result;
 use crate::base::key::index_prefix;
 use crate::base::key_range::prefix_successor;
 use crate::base::prefix_extractor::PrefixExtractor;
+use crate::env::ReadClass;
 use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::read::{ReadPoint, ScanRange, SuperVersions, estimate_rows, scan_sources};
 use distinct_values::distinct_values;
@@ -82,7 +83,7 @@ fn rows_of_prefix(point: &ReadPoint, info: &IndexInfo, parts: usize, rows: u64) 
         upper: prefix_successor(&lower),
         lower,
     };
-    let sources = scan_sources(&point.super_version, &range, None);
+    let sources = scan_sources(&point.super_version, &range, ReadClass::Range, None);
     let mut entries = MvccIter::new(MergeIter::new(sources), ReadAt::snapshot(point.seqno));
     entries.set_bounds(Some(&range.lower), range.upper.as_deref());
     let mut values = 0;

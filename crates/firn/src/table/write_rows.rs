@@ -23,6 +23,7 @@ pub(super) use encode_entry::index_entry;
 use super::write_options::WriteFlags;
 use super::{Table, TableIds};
 use crate::base::{Error, InternalKey, Result, Value};
+use crate::env::ReadClass;
 use crate::read;
 use crate::txn::Transaction;
 
@@ -71,7 +72,7 @@ impl Table {
                 return Ok(false);
             }
             let committed = |key: InternalKey<'_>, _: Value<'_>| key.seqno;
-            let seqno = read::get(super_version, row_key, latest, committed)?;
+            let seqno = read::get(super_version, row_key, latest, ReadClass::Point, committed)?;
             Ok(seqno.is_some_and(|seqno| seqno > snapshot))
         })?;
         if newer {

@@ -46,6 +46,7 @@ use crate::base::{
     CounterValue, Error, ErrorKind, IndexId, InternalKey, Kind, Result, Seqno, Value,
 };
 use crate::blob::TransactionBlobs;
+use crate::env::ReadClass;
 use crate::read::{self, ReadPoint};
 use crate::wal::{BinlogPosition, Lsn};
 use crate::write::{Batch, Changes, CommitRecord, GateCharge, PreparedLogPin, unknown_outcome};

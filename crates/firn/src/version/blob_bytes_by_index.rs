@@ -4,6 +4,7 @@ use super::FileHandle;
 use crate::base::blob_ref;
 use crate::base::key::{SEQNO_MAX, index_prefix};
 use crate::base::{IndexId, InternalIterator, Kind, Result};
+use crate::env::ReadClass;
 use crate::sst::IndexStats;
 
 /// Number of entries that are read as a sample of each index.
@@ -54,7 +55,7 @@ impl FileHandle {
     /// Estimates the blob bytes that the entries of one index refer to, from its first entries.
     fn sampled(&self, one: &IndexStats) -> Result<u128> {
         let prefix = index_prefix(one.index);
-        let mut entries = self.reader()?.iter(true);
+        let mut entries = self.reader()?.iter(ReadClass::Range, true);
         let (mut seen, mut bytes) = (0, 0);
         let mut on = entries.seek(&prefix, SEQNO_MAX)?;
         while on && seen < SAMPLE && entries.key().user_key.starts_with(&prefix) {

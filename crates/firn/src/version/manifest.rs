@@ -21,7 +21,7 @@ use super::{Edit, ManifestState};
 use crate::base::checksum::placed;
 use crate::base::varint::{take_exact, take_u32_le, take_u64_le};
 use crate::base::{Error, ErrorKind, Result, encryption_envelope};
-use crate::env::{AppendFile, Env, ReadFile};
+use crate::env::{AppendFile, Env, ReadClass, ReadFile};
 use crate::store::{DiskReserve, ReservePart};
 use std::path::Path;
 use std::sync::Arc;
@@ -292,7 +292,7 @@ impl ManifestReader {
         let name = manifest_name(id);
         let file = env.open(&dir.join(&name))?;
         let mut bytes = vec![0; file.size()?.min(HEADER_LEN as u64) as usize];
-        file.read_exact_at(0, &mut bytes)?;
+        file.read_exact_at(ReadClass::Log, 0, &mut bytes)?;
         check_header(&bytes, id, &name)?;
         let offset = HEADER_LEN as u64;
         Ok(Self {
@@ -315,7 +315,8 @@ impl ManifestReader {
         self.end = self.file.size()?;
         let len = self.end.saturating_sub(self.offset);
         let mut bytes = vec![0; len as usize];
-        self.file.read_exact_at(self.offset, &mut bytes)?;
+        self.file
+            .read_exact_at(ReadClass::Log, self.offset, &mut bytes)?;
         let mut edits = Vec::new();
         let mut taken = 0;
         let mut at = 0;
@@ -362,7 +363,7 @@ impl ManifestReader {
         let mut bytes = Vec::new();
         let read = env.open(&dir.join(&name)).and_then(|file| {
             bytes.resize(file.size()? as usize, 0);
-            file.read_exact_at(0, &mut bytes)
+            file.read_exact_at(ReadClass::Log, 0, &mut bytes)
         });
         if let Err(error) = read {
             lost(Error::corruption(&name, 0, error));
@@ -422,7 +423,7 @@ pub fn read_current(env: &dyn Env, dir: &Path) -> Result<Option<u64>> {
         Err(e) => return Err(e),
     };
     let mut bytes = vec![0; file.size()?.min(1024) as usize];
-    file.read_exact_at(0, &mut bytes)?;
+    file.read_exact_at(ReadClass::Log, 0, &mut bytes)?;
     let text = String::from_utf8_lossy(&bytes);
     let id = text.split(' ').next().and_then(parse_manifest_name);
     match id {

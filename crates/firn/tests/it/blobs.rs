@@ -5,6 +5,7 @@ mod faults;
 mod garbage;
 mod model;
 mod parts;
+mod read_classes;
 mod rows;
 mod world;
 mod writing;

@@ -5,7 +5,7 @@ use firn::base::options::Options;
 use firn::base::{ErrorKind, Value};
 use firn::db::Db;
 use firn::env::fault::{CallClass, Errno, Fault};
-use firn::env::{Env, FaultEnv, MemEnv, PosixEnv};
+use firn::env::{Env, FaultEnv, MemEnv, PosixEnv, ReadClass};
 use firn::txn::{Isolation, Transaction};
 use std::path::Path;
 use std::sync::Arc;
@@ -54,7 +54,9 @@ fn read(db: &Db, n: u64) -> Option<u64> {
         let text = String::from_utf8(value.head.to_vec()).unwrap();
         key.kind.is_put().then(|| text.parse().unwrap())
     };
-    txn.get(&point, &key(n), read).unwrap().flatten()
+    txn.get(&point, &key(n), ReadClass::Point, read)
+        .unwrap()
+        .flatten()
 }
 
 #[test]

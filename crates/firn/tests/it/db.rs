@@ -3,7 +3,7 @@
 use firn::base::options::Options;
 use firn::base::{ErrorKind, Kind, Value};
 use firn::db::Db;
-use firn::env::{Env, MemEnv};
+use firn::env::{Env, MemEnv, ReadClass};
 use firn::txn::{Isolation, LockMode, Transaction, WaitPolicy};
 use firn::write::{Batch, CommitRecord};
 use std::path::Path;
@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 mod caches;
 mod counters;
 mod future_formats;
+mod read_classes;
 mod recovery;
 
 fn options() -> Options {
@@ -53,7 +54,9 @@ fn get(txn: &mut Transaction, name: &str) -> Option<String> {
             String::from_utf8(value.head.to_vec()).unwrap()
         })
     };
-    txn.get(&point, &key(name), read).unwrap().flatten()
+    txn.get(&point, &key(name), ReadClass::Point, read)
+        .unwrap()
+        .flatten()
 }
 
 #[test]
@@ -109,7 +112,8 @@ fn what_no_file_can_hold_is_refused_by_the_statement() {
             ("b", None),
             ("c", Some(longest.len())),
         ] {
-            let found = begin(&db).get(&point, &key(name), |_, value| value.len());
+            let found =
+                begin(&db).get(&point, &key(name), ReadClass::Point, |_, value| value.len());
             assert_eq!(found.unwrap(), len, "{name}");
         }
     }

@@ -5,7 +5,7 @@ use firn::base::options::Options;
 use firn::base::{Kind, Value};
 use firn::catalog::{NewTable, TableLocking, TableSchema};
 use firn::db::Db;
-use firn::env::{Env, PosixEnv};
+use firn::env::{Env, PosixEnv, ReadClass};
 use firn::txn::{Isolation, LockMode, Transaction};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -106,7 +106,7 @@ fn a_database_of_version_1_opens() {
         let read = |entry: firn::base::InternalKey<'_>, value: Value<'_>| {
             (entry.kind, value.head.to_vec(), value.tail.to_vec())
         };
-        let found = txn.get(&point, &key(n), read).unwrap();
+        let found = txn.get(&point, &key(n), ReadClass::Point, read).unwrap();
         match n {
             7 => assert!(found.is_none_or(|(kind, ..)| kind == Kind::Delete)),
             n => {

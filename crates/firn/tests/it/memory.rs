@@ -4,7 +4,7 @@ use firn::base::Value;
 use firn::base::allocator_stats::{AllocatorBytes, AllocatorStats};
 use firn::base::options::Options;
 use firn::db::{Db, MemoryReport};
-use firn::env::{Env, MemEnv};
+use firn::env::{Env, MemEnv, ReadClass};
 use firn::txn::Isolation;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -65,9 +65,13 @@ fn write(db: &Db, rows: impl Iterator<Item = u32>, version: u32) {
 fn read(db: &Db, row: u32, version: u32) {
     let point = db.context().super_versions.latest();
     let expected = value(row, version);
-    let found = firn::read::get(&point.super_version, &key(row), point.seqno, |_, v| {
-        v.head == expected
-    });
+    let found = firn::read::get(
+        &point.super_version,
+        &key(row),
+        point.seqno,
+        ReadClass::Point,
+        |_, v| v.head == expected,
+    );
     assert_eq!(found.unwrap(), Some(true), "row {row}");
 }
 
@@ -165,7 +169,13 @@ fn a_lowered_limit_unpins() {
     write_unlimited(&db, 0..rows);
     db.compact_all().unwrap();
     for row in (0..rows).step_by(100) {
-        let found = firn::read::get(&old.super_version, &key(row), old.seqno, |_, _| ());
+        let found = firn::read::get(
+            &old.super_version,
+            &key(row),
+            old.seqno,
+            ReadClass::Point,
+            |_, _| (),
+        );
         assert!(found.unwrap().is_some(), "row {row}");
     }
     let on_disk = || {

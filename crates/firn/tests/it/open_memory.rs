@@ -4,7 +4,7 @@
 use firn::base::options::Options;
 use firn::base::{InternalIterator, Value};
 use firn::db::Db;
-use firn::env::{Env, MemEnv};
+use firn::env::{Env, MemEnv, ReadClass};
 use firn::sst::SstIter;
 use firn::txn::Isolation;
 use rand::rngs::StdRng;
@@ -110,6 +110,7 @@ fn check(db: &Db, row: u32, version: Option<u32>) {
         &point.super_version,
         &key(row),
         point.seqno,
+        ReadClass::Point,
         |key, value| key.kind.is_put().then(|| [value.head, value.tail].concat()),
     );
     let expected = version.map(|version| value(row, version));
@@ -172,7 +173,7 @@ fn random_work_while_files_are_evicted() {
                     let super_version = db.context().super_versions.pin();
                     let nth = rng.random_range(0..files(&db));
                     let (_, file) = super_version.version.files().nth(nth).unwrap();
-                    let mut iter = file.reader().unwrap().iter(rng.random());
+                    let mut iter = file.reader().unwrap().iter(ReadClass::Range, rng.random());
                     assert!(iter.seek_to_first().unwrap());
                     let last = iter.key().user_key.to_vec();
                     held.push(Held { iter, last });
@@ -326,9 +327,13 @@ fn evicted_files_can_be_removed() {
     }
     db.compact_all().unwrap();
     for row in (0..KEYS).step_by(37) {
-        let found = firn::read::get(&old.super_version, &key(row), old.seqno, |_, v| {
-            [v.head, v.tail].concat() == value(row, 0)
-        });
+        let found = firn::read::get(
+            &old.super_version,
+            &key(row),
+            old.seqno,
+            ReadClass::Point,
+            |_, v| [v.head, v.tail].concat() == value(row, 0),
+        );
         assert_eq!(found.unwrap(), Some(true), "row {row}");
         check(&db, row, Some(1));
     }

@@ -3,7 +3,7 @@
 use firn::base::Value;
 use firn::base::options::Options;
 use firn::db::{Db, Metrics};
-use firn::env::{Env, MemEnv};
+use firn::env::{Env, MemEnv, ReadClass};
 use firn::txn::{Isolation, Transaction};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -93,7 +93,7 @@ fn check(db: &Db, model: &BTreeMap<u64, Vec<u8>>) {
     let point = txn.read_point();
     for (n, row) in model {
         let read = |_: firn::base::InternalKey<'_>, value: Value<'_>| value.tail == &row[..];
-        let same = txn.get(&point, &key(*n), read).unwrap();
+        let same = txn.get(&point, &key(*n), ReadClass::Point, read).unwrap();
         assert_eq!(same, Some(true), "row {n}");
     }
 }

@@ -13,7 +13,7 @@ use firn::base::Value;
 use firn::base::options::Options;
 use firn::catalog::{TableLocking, TableSchema};
 use firn::db::Db;
-use firn::env::{Env, MemEnv};
+use firn::env::{Env, MemEnv, ReadClass};
 use firn::rowcode::ColumnKind;
 use firn::table::{
     Cursor, KeyImage, LockWait, ReadMode, RowScratch, SeekMode, Table, WriteFlags, WriteOutcome,
@@ -386,7 +386,7 @@ fn many_keys_at_once_are_what_single_gets_find() {
                 let found = txn.multi_get(&point, &keys, |i, key, value| (i, copy(key, value)));
                 assert_eq!(found.len(), keys.len());
                 for (at, found) in found.into_iter().enumerate() {
-                    let single = txn.get(&point, keys[at], copy).unwrap();
+                    let single = txn.get(&point, keys[at], ReadClass::Point, copy).unwrap();
                     let context = format!("seed {seed}, round {round}, snapshot {i}, key {at}");
                     assert_eq!(found.unwrap(), single.map(|one| (at, one)), "{context}");
                 }

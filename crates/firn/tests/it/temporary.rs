@@ -6,7 +6,7 @@ use firn::base::options::Options;
 use firn::base::pause_points::{self, PausePoint};
 use firn::db::Db;
 use firn::env::fault::{CallClass, Errno, Fault};
-use firn::env::{CountingEnv, Env, FaultEnv, MemEnv};
+use firn::env::{CountingEnv, Env, FaultEnv, MemEnv, ReadClass, SlowEnv};
 use firn::table::{RowScratch, Table, WriteFlags, WriteOutcome, live_rows};
 use firn::temporary::{DIRECTORY, SessionStatement, TemporaryTables, TemporaryTransactions};
 use firn::txn::LockOwner;
@@ -38,19 +38,23 @@ fn rows_of(db: &Db, table: &Table) -> u64 {
     live_rows(&counter, &db.context().super_versions, id).0
 }
 
-fn host(env: &Arc<CountingEnv>) -> Arc<Db> {
+fn host(env: Arc<dyn Env>) -> Arc<Db> {
     let options = Options {
         background_jobs: 0,
         ..Options::default()
     };
-    let env: Arc<dyn Env> = Arc::<CountingEnv>::clone(env);
     Db::open(env, Path::new(HOST), options, None).unwrap()
 }
 
 impl Server {
     fn start(index_ids_max: u64) -> Self {
         let env = Arc::new(CountingEnv::new(Arc::new(MemEnv::new())));
-        let host = host(&env);
+        Self::on(env.clone(), env, index_ids_max)
+    }
+
+    /// A server on `above`, an environment that is based on `env`.
+    fn on(above: Arc<dyn Env>, env: Arc<CountingEnv>, index_ids_max: u64) -> Self {
+        let host = host(above);
         let tables = TemporaryTables::with_index_ids(Arc::clone(&host), index_ids_max);
         let tables = Arc::new(tables);
         Self { env, host, tables }
@@ -155,6 +159,42 @@ fn nothing_of_a_temporary_table_is_logged_or_known_to_the_host() {
         !files.iter().any(|name| name.ends_with(".wal")),
         "{files:?}"
     );
+}
+
+#[test]
+fn reads_count_once_and_wait_for_a_slow_disk() {
+    for slow in [false, true] {
+        let env = Arc::new(CountingEnv::new(Arc::new(MemEnv::new())));
+        // A disk of 40 µs is polled, which advances the clock of the environment.
+        let above: Arc<dyn Env> = match slow {
+            true => Arc::new(SlowEnv::new(env.clone(), "40us".parse().unwrap())),
+            false => env.clone(),
+        };
+        let server = Server::on(above, env, 1 << 20);
+        let mut session = server.session();
+        session.create("a");
+        for id in 0..100 {
+            session.insert("a", id);
+        }
+        session.transactions.commit().unwrap();
+        let database = server.tables.find("a").unwrap();
+        database.db().flush().unwrap();
+
+        let made = || server.env.counters().file_reads().reads();
+        let counted = || server.host.file_reads().map(|one| one.reads).sum::<u64>();
+        let before = (made(), counted());
+        let version = Arc::clone(&database.db().context().super_versions.pin().version);
+        for (_, file) in version.files() {
+            file.reader().unwrap().verify().unwrap();
+        }
+        let reads = made() - before.0;
+        assert!(reads > 0);
+        assert_eq!(counted() - before.1, reads, "slow: {slow}");
+        let mut classes = server.host.file_reads();
+        let verify = classes.find(|one| one.class == ReadClass::Verify).unwrap();
+        assert!(verify.reads > 0);
+        assert_eq!(verify.latency_us_max >= 40, slow, "{verify:?}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 use super::*;
 use crate::backup::copy_files::{copy, copy_changed};
-use crate::env::{BLOCK, MemEnv, PosixEnv};
+use crate::env::{BLOCK, MemEnv, PosixEnv, ReadClass};
 
 #[test]
 fn what_a_checkpoint_tells_comes_back() {
@@ -67,7 +67,9 @@ fn a_copy_is_the_same_and_has_the_holes() {
         let there = env.open(&to).unwrap();
         assert_eq!(there.size().unwrap(), bytes.len() as u64);
         let mut read = vec![1; bytes.len()];
-        there.read_exact_at(0, &mut read).unwrap();
+        there
+            .read_exact_at(ReadClass::Backup, 0, &mut read)
+            .unwrap();
         assert!(read == bytes);
         let blocks = bytes.chunks(BLOCK).filter(|b| b.contains(&7)).count() + 1;
         assert!(copied <= (blocks * BLOCK) as u64, "{copied}");
@@ -88,7 +90,8 @@ fn of_a_file_that_grows_only_what_has_changed_is_copied_again() {
         let copied = copy_changed(&env, from, to, u64::MAX, &mut known).unwrap();
         let copy = env.open(to).unwrap();
         let mut found = vec![1; copy.size().unwrap() as usize];
-        copy.read_exact_at(0, &mut found).unwrap();
+        copy.read_exact_at(ReadClass::Backup, 0, &mut found)
+            .unwrap();
         assert!(found == bytes, "the copy differs");
         copied
     };

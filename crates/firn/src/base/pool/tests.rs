@@ -1,5 +1,5 @@
 use super::*;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Counts the values that exist.
 struct Counted<'a>(&'a AtomicU32);

@@ -3,7 +3,7 @@ use crate::base::blob_buf::BlobBuf;
 use crate::base::blob_ref::BLOB_HEADER_LEN;
 use crate::base::{ErrorKind, blob_ref::BlobRef};
 use crate::blob::{BlobStore, TransactionBlobs};
-use crate::env::{Env, MemEnv};
+use crate::env::{Env, MemEnv, ReadClass};
 use crate::store::{FileKind, FileStore, file_name};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::path::{Path, PathBuf};
@@ -68,7 +68,9 @@ fn the_beginning_of_a_value_is_that_of_the_whole_and_reads_no_more_chunks_than_i
         ] {
             let mut buf = BlobBuf::new();
             let before = store.stats().read_bytes.load(Ordering::Relaxed);
-            let read = store.read_prefix(&blob, wanted as u64, &mut buf).unwrap();
+            let read = store
+                .read_prefix(&blob, wanted as u64, ReadClass::Blob, &mut buf)
+                .unwrap();
             assert!(
                 read == &value[..wanted.min(len)],
                 "round {round}: {wanted} of {len} bytes"
@@ -112,7 +114,7 @@ fn damage_is_found_where_it_is_read_and_only_there() {
                 let needed = ends[wanted.div_ceil(CHUNK) - 1];
                 let context = format!("round {round}: byte {at}, {wanted} wanted");
                 let mut buf = BlobBuf::new();
-                match fresh.read_prefix(&blob, wanted as u64, &mut buf) {
+                match fresh.read_prefix(&blob, wanted as u64, ReadClass::Blob, &mut buf) {
                     Ok(read) => {
                         assert!(at >= 4 * ENTRY + needed, "{context}: not found");
                         assert!(read == &value[..wanted], "{context}");
@@ -138,7 +140,7 @@ fn damage_is_found_where_it_is_read_and_only_there() {
         env.place(&path(), stored[..begin + 4 * ENTRY + ends[1]].to_vec());
         let fresh = store_in(&env);
         let mut buf = BlobBuf::new();
-        let error = fresh.read(&blob, &mut buf).unwrap_err();
+        let error = fresh.read(&blob, ReadClass::Blob, &mut buf).unwrap_err();
         assert!(error.is_corruption(), "{error}");
     }
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::base::checksum::xxh3;
 use crate::env::fault::{CallClass, Errno, Fault};
-use crate::env::{Env, FaultEnv, MemEnv};
+use crate::env::{CountingEnv, Env, FaultEnv, MemEnv, ReadClass};
 use crate::store::{FileKind, file_name};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::path::Path;
@@ -53,13 +53,13 @@ fn values_come_back_also_after_a_power_cut() {
     }
     let mut buf = BlobBuf::new();
     for (blob, value) in &all {
-        assert_eq!(store.read(blob, &mut buf).unwrap(), value);
+        assert_eq!(store.read(blob, ReadClass::Blob, &mut buf).unwrap(), value);
     }
     session.sync().unwrap();
     let env = env.crash(0);
     let store = store_in(Arc::new(env.clone()), 0);
     for (blob, value) in &all {
-        assert_eq!(store.read(blob, &mut buf).unwrap(), value);
+        assert_eq!(store.read(blob, ReadClass::Blob, &mut buf).unwrap(), value);
     }
     assert!(store.all().len() > 1, "no file was full");
 }
@@ -94,7 +94,7 @@ fn damage_names_file_and_place() {
             (from..from + blob.stored as usize).contains(&(bit / 8))
         };
         for (blob, value) in blobs.iter().zip(&values) {
-            match fresh.read(blob, &mut BlobBuf::new()) {
+            match fresh.read(blob, ReadClass::Blob, &mut BlobBuf::new()) {
                 Ok(read) => assert!(read == value && !touched(blob), "bit {bit}"),
                 Err(error) => {
                     assert!(touched(blob) || bit < 320, "bit {bit}: {error}");
@@ -106,7 +106,7 @@ fn damage_names_file_and_place() {
         env.place(&path(blobs[0].file), stored[..bit / 8].to_vec());
         let fresh = store_in(Arc::new(env.clone()), 0);
         for blob in &blobs {
-            if let Err(error) = fresh.read(blob, &mut BlobBuf::new()) {
+            if let Err(error) = fresh.read(blob, ReadClass::Blob, &mut BlobBuf::new()) {
                 assert!(error.is_corruption(), "{error}");
             }
         }
@@ -137,7 +137,9 @@ fn damage_names_file_and_place() {
             ..blobs[0]
         },
     ] {
-        let error = fresh.read(&bad, &mut BlobBuf::new()).unwrap_err();
+        let error = fresh
+            .read(&bad, ReadClass::Blob, &mut BlobBuf::new())
+            .unwrap_err();
         assert!(error.is_corruption(), "{error}");
     }
 }
@@ -162,7 +164,10 @@ fn holes_and_rewrites_keep_what_lives() {
         store.seal_active();
         let check = |store: &BlobStore, live: &[(BlobRef, Vec<u8>)]| {
             for (blob, value) in live {
-                let read = store.read(blob, &mut BlobBuf::new()).unwrap().to_vec();
+                let read = store
+                    .read(blob, ReadClass::Blob, &mut BlobBuf::new())
+                    .unwrap()
+                    .to_vec();
                 assert_eq!(xxh3(&read), xxh3(value), "seed {seed}");
             }
         };
@@ -196,7 +201,12 @@ fn holes_and_rewrites_keep_what_lives() {
         let reopened = store_in(Arc::new(env), 0);
         reopened.set_moved(moved);
         for (blob, value) in &live {
-            assert_eq!(reopened.read(blob, &mut BlobBuf::new()).unwrap(), value);
+            assert_eq!(
+                reopened
+                    .read(blob, ReadClass::Blob, &mut BlobBuf::new())
+                    .unwrap(),
+                value
+            );
         }
     }
 }
@@ -218,16 +228,30 @@ fn a_file_with_a_second_name_or_without_holes_is_not_punched() {
     let second = Path::new("/db/second");
     env.link(&path(blob.file), second).unwrap();
     assert_eq!(store.punch(&store.file(blob.file), &[]).unwrap(), None);
-    assert_eq!(store.read(&blob, &mut BlobBuf::new()).unwrap(), noise);
+    assert_eq!(
+        store
+            .read(&blob, ReadClass::Blob, &mut BlobBuf::new())
+            .unwrap(),
+        noise
+    );
     env.remove(second).unwrap();
     let file = store.file(blob.file);
     assert!(store.punch(&file, &[]).unwrap() > Some(60_000));
     store.punch(&file, &[span(&blob)]).unwrap();
-    assert!(store.read(&blob, &mut BlobBuf::new()).is_err());
+    assert!(
+        store
+            .read(&blob, ReadClass::Blob, &mut BlobBuf::new())
+            .is_err()
+    );
     env.set_punches(false);
     let store = store_in(Arc::new(env.clone()), 1 << 20);
     let blob = store.write(&mut session, 0, &noise).unwrap();
-    assert_eq!(store.read(&blob, &mut BlobBuf::new()).unwrap(), noise);
+    assert_eq!(
+        store
+            .read(&blob, ReadClass::Blob, &mut BlobBuf::new())
+            .unwrap(),
+        noise
+    );
 }
 
 #[test]
@@ -257,7 +281,10 @@ fn a_failed_sync_loses_what_was_not_durable_and_no_more() {
     let store = store_in(Arc::new(mem.crash(0)), 0);
     for (blob, byte) in [(kept, 1), (blob, 3)] {
         let mut buf = BlobBuf::new();
-        assert_eq!(store.read(&blob, &mut buf).unwrap(), [byte; 5000]);
+        assert_eq!(
+            store.read(&blob, ReadClass::Blob, &mut buf).unwrap(),
+            [byte; 5000]
+        );
     }
 }
 
@@ -279,7 +306,10 @@ fn a_full_disk_fails_the_write_and_goes_on_later() {
     let blob = store.write(&mut session, 0, &[3; 5000]).unwrap();
     session.sync().unwrap();
     let mut buf = BlobBuf::new();
-    assert_eq!(store.read(&blob, &mut buf).unwrap(), [3; 5000]);
+    assert_eq!(
+        store.read(&blob, ReadClass::Blob, &mut buf).unwrap(),
+        [3; 5000]
+    );
 }
 
 #[test]
@@ -323,7 +353,12 @@ fn a_header_that_claims_encryption_against_its_reference_is_damage() {
     assert_eq!(*file, file_name(FileKind::Blob, blob.file));
     assert_eq!(*offset, blob.offset);
     // Reading the value needs no header: codec and checksum come from the reference.
-    assert_eq!(store.read(&blob, &mut BlobBuf::new()).unwrap(), [7; 9000]);
+    assert_eq!(
+        store
+            .read(&blob, ReadClass::Blob, &mut BlobBuf::new())
+            .unwrap(),
+        [7; 9000]
+    );
 }
 
 #[test]
@@ -373,4 +408,42 @@ fn a_stop_cancels_punches_and_rewrites() {
     let file = store.file(file.id());
     assert!(store.punch(&file, &live).unwrap().unwrap() > 30_000);
     assert!(store.rewrite(&file, &live).is_ok());
+}
+
+#[test]
+fn a_value_is_read_in_the_class_of_its_reader() {
+    let env = CountingEnv::new(Arc::new(MemEnv::new()));
+    let stats = Arc::clone(env.counters());
+    let reads = |class: ReadClass| {
+        let mut all = stats.file_reads().by_class();
+        all.find(|one| one.class == class).unwrap().reads
+    };
+    let store = store_in(Arc::new(env), 1 << 20);
+    let mut session = TransactionBlobs::new();
+    let blob = store.write(&mut session, 0, &[7; 9000]).unwrap();
+    session.sync().unwrap();
+    drop(session);
+    let mut buf = BlobBuf::new();
+    assert_eq!(
+        store.read(&blob, ReadClass::Blob, &mut buf).unwrap(),
+        [7; 9000]
+    );
+    // The header of the file, and the value.
+    assert_eq!(
+        (reads(ReadClass::Blob), reads(ReadClass::Compaction)),
+        (2, 0)
+    );
+    let beginning = store.read_prefix(&blob, 10, ReadClass::Verify, &mut buf);
+    assert_eq!(beginning.unwrap(), [7; 10]);
+    assert_eq!((reads(ReadClass::Blob), reads(ReadClass::Verify)), (2, 1));
+    store.seal_active();
+    let file = store.file(blob.file);
+    let rewritten = store.rewrite(&file, &[span(&blob)]).unwrap();
+    assert_eq!(reads(ReadClass::Compaction), 1);
+    store.discard(&rewritten);
+    let all: u64 = stats.file_reads().reads();
+    assert_eq!(
+        all,
+        reads(ReadClass::Blob) + reads(ReadClass::Verify) + reads(ReadClass::Compaction)
+    );
 }

@@ -3,7 +3,7 @@ use crate::base::blob_buf::BlobBuf;
 use crate::base::blob_ref::BlobRef;
 use crate::blob::{BlobSpan, BlobStore, TransactionBlobs};
 use crate::env::fault::{CallClass, Errno, Fault};
-use crate::env::{Env, FaultEnv, MemEnv, PosixEnv};
+use crate::env::{Env, FaultEnv, MemEnv, PosixEnv, ReadClass};
 use crate::store::{FileKind, FileStore};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::path::Path;
@@ -70,7 +70,7 @@ fn commit(store: &BlobStore, rng: &mut StdRng) -> (BlobRef, Vec<u8>) {
 fn check(store: &BlobStore, all: &[(BlobRef, Vec<u8>)]) {
     let mut buf = BlobBuf::new();
     for (blob, value) in all {
-        assert_eq!(store.read(blob, &mut buf).unwrap(), value);
+        assert_eq!(store.read(blob, ReadClass::Blob, &mut buf).unwrap(), value);
     }
 }
 

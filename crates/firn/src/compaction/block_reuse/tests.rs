@@ -7,6 +7,7 @@ use crate::compaction::{
     Job, JobKind, PickerContext, RestGoal, RetiredIndexes, RunningJobs, Snapshots, flush, pick,
     run_job,
 };
+use crate::env::ReadClass;
 use crate::sst::{CachedBlock, IndexStats, SstOptions, SstWriter};
 use crate::version::FileMeta;
 use rand::rngs::StdRng;
@@ -135,7 +136,7 @@ impl Tree {
                 "{context}"
             );
             assert_eq!(reader.properties().per_index, file.per_index, "{context}");
-            let mut iter = reader.iter(false);
+            let mut iter = reader.iter(ReadClass::Compaction, false);
             let (mut last, mut superseded) = (Vec::new(), 0);
             let mut on = iter.seek_to_first().unwrap();
             while on {
@@ -350,7 +351,7 @@ fn hand_over(evict: bool) {
     let (_, input) = job.files().last().unwrap();
     let (input_id, reader) = (input.file_id, input.reader().unwrap());
     assert_eq!(reader.is_pinned(), !evict);
-    let mut iter = reader.iter(true);
+    let mut iter = reader.iter(ReadClass::Range, true);
     iter.seek_to_first().unwrap();
     for _ in 0..2000 {
         assert!(iter.next().unwrap());

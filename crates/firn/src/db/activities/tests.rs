@@ -6,7 +6,7 @@ use crate::base::{ErrorKind, InternalKey, Value};
 use crate::blob::{BlobSpan, TransactionBlobs};
 use crate::db::Db;
 use crate::env::fault::{CallClass, Errno, Fault};
-use crate::env::{FaultEnv, MemEnv};
+use crate::env::{FaultEnv, MemEnv, ReadClass};
 use crate::store::{FileKind, file_name};
 use crate::txn::Isolation;
 use crate::wal;
@@ -117,7 +117,7 @@ fn rows(db: &Db, numbers: std::ops::Range<u64>) -> usize {
     let found = |&number: &u64| {
         let key = [&1000u32.to_be_bytes()[..], &number.to_be_bytes()].concat();
         let read = |key: InternalKey<'_>, _: Value<'_>| key.kind.is_put();
-        txn.get(&point, &key, read).unwrap() == Some(true)
+        txn.get(&point, &key, ReadClass::Point, read).unwrap() == Some(true)
     };
     numbers.filter(found).count()
 }

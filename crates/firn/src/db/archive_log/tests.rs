@@ -6,7 +6,7 @@ use crate::base::event_listener::EventListener;
 use crate::base::options::CommitDurability;
 use crate::base::{ErrorKind, Value};
 use crate::env::fault::{CallClass, Errno, Fault};
-use crate::env::{FaultEnv, MemEnv};
+use crate::env::{FaultEnv, MemEnv, ReadClass};
 use crate::txn::Isolation;
 use parking_lot::Mutex;
 use std::path::PathBuf;
@@ -95,7 +95,7 @@ fn copy_dir(env: &MemEnv, from: &str, to: &str) {
                 continue;
             };
             let mut bytes = vec![0; file.size().unwrap() as usize];
-            file.read_exact_at(0, &mut bytes).unwrap();
+            file.read_exact_at(ReadClass::Log, 0, &mut bytes).unwrap();
             env.place(&to.join(&name), bytes);
         }
     }

@@ -36,6 +36,7 @@ use crate::base::work_count::blob_files_seen;
 use crate::base::{Error, InternalIterator, Kind, Result, check_stopping};
 use crate::blob::{BlobFile, BlobSpan};
 use crate::db::recovery::Replayed;
+use crate::env::ReadClass;
 use crate::read::SuperVersion;
 use crate::version::{Edit, FileHandle, Version};
 use crate::write::Changes;
@@ -377,9 +378,13 @@ impl BackgroundWork {
                 continue;
             }
             self.limiter.take(file.size, &self.stopping)?;
-            let read = file
-                .reader()
-                .and_then(|reader| add_spans(&mut reader.iter(false), spans, &self.stopping));
+            let read = file.reader().and_then(|reader| {
+                add_spans(
+                    &mut reader.iter(ReadClass::Compaction, false),
+                    spans,
+                    &self.stopping,
+                )
+            });
             let Err(error) = read else { continue };
             let quarantined = || self.versions.current().in_quarantine(file.file_id);
             if !is_permanent(&error) && !quarantined() {

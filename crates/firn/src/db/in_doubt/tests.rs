@@ -3,7 +3,7 @@ use crate::base::Value;
 use crate::base::options::Options;
 use crate::binlog::testing::{TestBinlog, xid_image};
 use crate::db::{ReadOnlyDb, repair};
-use crate::env::{Env, MemEnv};
+use crate::env::{Env, MemEnv, ReadClass};
 use crate::txn::Isolation;
 
 const DIR: &str = "data/#firn";
@@ -54,7 +54,7 @@ fn committed(db: &Arc<Db>, run: u8, xids: &[u64]) -> Vec<u64> {
     let transaction = db.new_transaction(db.new_owner(0));
     let point = transaction.latest_point();
     let is_there = |xid: &&u64| {
-        let found = transaction.get(&point, &key(run, **xid), |_, _| ());
+        let found = transaction.get(&point, &key(run, **xid), ReadClass::Point, |_, _| ());
         found.unwrap().is_some()
     };
     xids.iter().filter(is_there).copied().collect()
@@ -72,7 +72,7 @@ fn index(env: &MemEnv, names: &[&str]) {
 fn read_all(env: &MemEnv, path: &Path) -> Vec<u8> {
     let file = env.open(path).unwrap();
     let mut bytes = vec![0; file.size().unwrap() as usize];
-    file.read_exact_at(0, &mut bytes).unwrap();
+    file.read_exact_at(ReadClass::Log, 0, &mut bytes).unwrap();
     bytes
 }
 

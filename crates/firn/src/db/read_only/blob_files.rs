@@ -6,6 +6,7 @@ use crate::base::blob_buf::BlobBuf;
 use crate::base::blob_ref::{self, BlobRef, BlobUse};
 use crate::base::{Error, Kind, Result};
 use crate::blob::BlobStore;
+use crate::env::ReadClass;
 use crate::read::ReadPoint;
 use crate::write::Changes;
 use std::collections::BTreeMap;
@@ -82,7 +83,9 @@ impl ReadOnlyDb {
         }
         for file in super_version.files().filter(|file| !file.blobs.is_empty()) {
             let read = file.reader().and_then(|reader| {
-                for_each_blob(&mut reader.iter(false), |blob| check.look_at(&blob))
+                for_each_blob(&mut reader.iter(ReadClass::Verify, false), |blob| {
+                    check.look_at(&blob)
+                })
             });
             check.pass(read)?;
         }
@@ -119,7 +122,9 @@ impl ReadOnlyDb {
         }
         for file in log.files.iter().filter(|file| !file.blobs.is_empty()) {
             let read = file.reader().and_then(|reader| {
-                for_each_blob(&mut reader.iter(false), |blob| check.look_at(&blob))
+                for_each_blob(&mut reader.iter(ReadClass::Verify, false), |blob| {
+                    check.look_at(&blob)
+                })
             });
             check.pass(read)?;
         }
@@ -150,7 +155,7 @@ impl<'a> BlobPositionCheck<'a> {
         let whole = placed.and_then(|()| match &mut self.values {
             Some(room) => {
                 room.clear();
-                self.blobs.read(blob, room).map(|_| ())
+                self.blobs.read(blob, ReadClass::Verify, room).map(|_| ())
             }
             None => Ok(()),
         });

@@ -13,7 +13,7 @@ use crate::base::{
 use crate::blob::{BlobStore, TransactionBlobs};
 use crate::cache::BlockCache;
 use crate::catalog::{CATALOG_INDEX, CatalogState};
-use crate::env::Env;
+use crate::env::{Env, ReadClass};
 use crate::iter::MergeIter;
 use crate::sst::{Density, SstOptions, SstWriter};
 use crate::store::FileStore;
@@ -250,7 +250,7 @@ pub(super) fn own_blobs(
     let mut buf = BlobBuf::new();
     for blob in refs {
         buf.clear();
-        match from.read(&blob, &mut buf) {
+        match from.read(&blob, ReadClass::Verify, &mut buf) {
             Ok(bytes) => copied.push(to.write(session, blob.column, bytes)?),
             Err(error) => match error.kind() {
                 ErrorKind::Corruption { file, offset } => {

@@ -6,7 +6,7 @@ use crate::base::options::Options;
 use crate::base::pause_points::{self, PausePoint};
 use crate::base::{ErrorKind, Value};
 use crate::binlog::{BinlogFile, ServerRun};
-use crate::env::{Env, MemEnv};
+use crate::env::{Env, MemEnv, ReadClass};
 use crate::read;
 use crate::store::PENDING;
 use crate::txn::{Isolation, Transaction};
@@ -72,9 +72,13 @@ fn prepare(db: &Db, xid: &[u8], first: u64, spills: bool) -> Transaction {
 
 fn has(db: &Db, n: u64) -> bool {
     let point = db.context().super_versions.latest();
-    let found = read::get(&point.super_version, &key(n), point.seqno, |key, _| {
-        key.kind.is_put()
-    });
+    let found = read::get(
+        &point.super_version,
+        &key(n),
+        point.seqno,
+        ReadClass::Point,
+        |key, _| key.kind.is_put(),
+    );
     found.unwrap() == Some(true)
 }
 

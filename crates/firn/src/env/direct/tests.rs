@@ -1,4 +1,5 @@
 use super::super::{Env, PosixEnv};
+use crate::env::ReadClass;
 use std::path::Path;
 
 fn write(path: &Path, bytes: &[u8]) {
@@ -20,7 +21,7 @@ fn direct_reads_give_what_the_file_has() {
     for from in places {
         for len in [0, 1, 100, 4095, 4096, 4097, 8192] {
             let mut buf = vec![0; len];
-            let read = file.read_exact_at(from as u64, &mut buf);
+            let read = file.read_exact_at(ReadClass::Point, from as u64, &mut buf);
             match content.get(from..from + len) {
                 Some(expected) => {
                     read.unwrap();
@@ -35,6 +36,6 @@ fn direct_reads_give_what_the_file_has() {
     write(&path, &large);
     let file = PosixEnv::new().open_direct(&path).unwrap();
     let mut buf = vec![0; large.len() - 5];
-    file.read_exact_at(5, &mut buf).unwrap();
+    file.read_exact_at(ReadClass::Point, 5, &mut buf).unwrap();
     assert!(buf == large[5..]);
 }

@@ -1,6 +1,6 @@
 //! The files of a `FaultEnv`.
 
-use super::super::{AlignedBuf, AppendFile, BLOCK, LogFile, ReadFile, SpanFile};
+use super::super::{AlignedBuf, AppendFile, BLOCK, LogFile, ReadClass, ReadFile, SpanFile};
 use super::{CallClass, FaultyFile};
 use crate::base::Result;
 use std::sync::Arc;
@@ -54,10 +54,10 @@ impl FaultRead {
 }
 
 impl ReadFile for FaultRead {
-    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+    fn read_exact_at(&self, class: ReadClass, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.handle.pass(CallClass::Read, "read")?;
         self.handle.env.check_readable(&self.handle.path)?;
-        self.file.read_exact_at(offset, buf)?;
+        self.file.read_exact_at(class, offset, buf)?;
         self.handle.env.flip(&self.handle.path, offset, buf);
         Ok(())
     }

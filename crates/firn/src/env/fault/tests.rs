@@ -1,6 +1,6 @@
 use super::*;
 use crate::base::{ErrorKind, FailureClass};
-use crate::env::{AlignedBuf, MemEnv};
+use crate::env::{AlignedBuf, MemEnv, ReadClass};
 
 fn env() -> FaultEnv {
     let env = MemEnv::new();
@@ -104,15 +104,15 @@ fn a_flipped_bit_is_read_wherever_the_read_begins() {
     env.flip_bit("a", 8 * 5 + 3);
     let file = env.open(Path::new("/db/a")).unwrap();
     let mut all = [0; 8];
-    file.read_exact_at(0, &mut all).unwrap();
+    file.read_exact_at(ReadClass::Point, 0, &mut all).unwrap();
     assert_eq!(all, [0, 0, 0, 0, 0, 8, 0, 0]);
     let mut some = [0; 2];
-    file.read_exact_at(4, &mut some).unwrap();
+    file.read_exact_at(ReadClass::Point, 4, &mut some).unwrap();
     assert_eq!(some, [0, 8]);
-    file.read_exact_at(6, &mut some).unwrap();
+    file.read_exact_at(ReadClass::Point, 6, &mut some).unwrap();
     assert_eq!(some, [0, 0]);
     env.clear();
-    file.read_exact_at(4, &mut some).unwrap();
+    file.read_exact_at(ReadClass::Point, 4, &mut some).unwrap();
     assert_eq!(some, [0, 0]);
 }
 

@@ -1,6 +1,6 @@
 //! The files of a `MemEnv`.
 
-use super::super::{AlignedBuf, AppendFile, BLOCK, LogFile, ReadFile, SpanFile};
+use super::super::{AlignedBuf, AppendFile, BLOCK, LogFile, ReadClass, ReadFile, SpanFile};
 use super::disk::Inode;
 use super::{MemEnv, died};
 use crate::base::{Error, Result};
@@ -76,7 +76,7 @@ impl MemRead {
 }
 
 impl ReadFile for MemRead {
-    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+    fn read_exact_at(&self, _: ReadClass, offset: u64, buf: &mut [u8]) -> Result<()> {
         let inode = self.inode.lock();
         let from = usize::try_from(offset).ok();
         let bytes = from.and_then(|from| inode.live.get(from..)?.get(..buf.len()));

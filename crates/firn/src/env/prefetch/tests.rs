@@ -3,6 +3,7 @@
 use super::super::direct::DirectRead;
 use super::super::{Env, PosixEnv, ReadFile};
 use super::*;
+use crate::env::ReadClass;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::path::Path;
@@ -94,7 +95,7 @@ fn announced_reads_give_what_plain_ones_do() {
             places.extend((0..5).map(|_| place(&mut rng)));
             for (file, offset, len) in places {
                 let mut buf = vec![0; len];
-                let read = files[file].read_exact_at(offset as u64, &mut buf);
+                let read = files[file].read_exact_at(ReadClass::Point, offset as u64, &mut buf);
                 let context =
                     format!("{way}, seed {seed}, round {round}: {len} bytes at {offset} of {file}");
                 match contents[file].get(offset..offset + len) {
@@ -105,7 +106,7 @@ fn announced_reads_give_what_plain_ones_do() {
                     None => assert!(read.is_err(), "{context}"),
                 }
                 if len > 0 {
-                    let read = broken.read_exact_at(offset as u64, &mut buf);
+                    let read = broken.read_exact_at(ReadClass::Point, offset as u64, &mut buf);
                     assert!(read.is_err(), "unreadable: {context}");
                 }
             }
@@ -162,7 +163,8 @@ fn a_taken_read_is_made_once_and_forgotten() {
         }
         for (offset, len) in blocks {
             let mut buf = vec![0; len as usize];
-            file.read_exact_at(offset, &mut buf).unwrap();
+            file.read_exact_at(ReadClass::Point, offset, &mut buf)
+                .unwrap();
             assert!(buf == bytes[offset as usize..][..len as usize]);
         }
         let stats = prefetched.stats();
@@ -188,7 +190,7 @@ fn what_nobody_asks_for_makes_room() {
         }
         assert!(prefetched.stats().unused > 10);
         let mut buf = vec![0; bytes.len()];
-        file.read_exact_at(0, &mut buf).unwrap();
+        file.read_exact_at(ReadClass::Point, 0, &mut buf).unwrap();
         assert!(buf == bytes);
     }
 }
@@ -219,7 +221,8 @@ fn threads_share_announced_reads() {
                         reads.start();
                         for place in places.into_iter().take(15) {
                             let mut buf = vec![0; 5000];
-                            file.read_exact_at(place, &mut buf).unwrap();
+                            file.read_exact_at(ReadClass::Point, place, &mut buf)
+                                .unwrap();
                             assert!(
                                 buf == bytes[place as usize..][..5000],
                                 "seed {seed}, at {place}"

@@ -2,7 +2,7 @@ use super::*;
 use crate::base::blob_ref::{self, BlobCodec, BlobRef};
 use crate::base::options::Options;
 use crate::base::{InternalIterator, Kind, Value};
-use crate::env::MemEnv;
+use crate::env::{MemEnv, ReadClass};
 use crate::ingest::tests::ingest_with;
 use crate::store::{FileKind, parse_file_name};
 use crate::version::FileHandle;
@@ -157,7 +157,7 @@ fn stored(ingest: &Arc<RunFactory>, files: &NewFiles) -> Vec<(Vec<u8>, usize, Ki
         let meta = Arc::new(meta.clone().with_external_seqno(0));
         let file = FileHandle::new(meta, Arc::clone(ingest.versions().source()));
         file.reader().unwrap().verify().unwrap();
-        let mut iter = file.reader().unwrap().iter(true);
+        let mut iter = file.reader().unwrap().iter(ReadClass::Range, true);
         let mut on = iter.seek_to_first().unwrap();
         while on {
             let key = iter.key();

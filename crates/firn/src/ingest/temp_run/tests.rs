@@ -1,6 +1,6 @@
 use super::*;
 use crate::base::{Kind, Value};
-use crate::env::MemEnv;
+use crate::env::{MemEnv, ReadClass};
 use std::path::Path;
 
 fn store() -> FileStore {
@@ -64,7 +64,7 @@ fn damage_is_an_error_that_names_the_file() {
         .env()
         .open(&path)
         .unwrap()
-        .read_exact_at(0, &mut bytes)
+        .read_exact_at(ReadClass::Load, 0, &mut bytes)
         .unwrap();
     bytes[len / 2] ^= 4;
     store.env().create(&path).unwrap().append(&bytes).unwrap();

@@ -2,6 +2,7 @@
 
 use crate::base::Result;
 use crate::base::key::index_id_of;
+use crate::env::ReadClass;
 use crate::memtable::{IndexCounts, Memtable};
 use crate::read::scan::{ScanRange, ScanSource};
 use crate::read::super_version::SuperVersion;
@@ -355,7 +356,7 @@ impl<'a> RangeSources<'a> {
         let memtables = memtables.map(|found| ScanSource::Memtable(found.memtable.iter()));
         let (lower, upper) = (&self.range.lower, self.range.upper.as_deref());
         let runs = self.runs.iter().filter(|run| run.entries().most > 0);
-        let runs = runs.map(|run| ScanSource::of_run(run.run, lower, upper));
+        let runs = runs.map(|run| ScanSource::of_run(run.run, lower, upper, ReadClass::Range));
         memtables.chain(runs).collect()
     }
 

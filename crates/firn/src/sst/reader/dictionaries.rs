@@ -10,6 +10,7 @@
 
 use super::SstReader;
 use crate::base::Result;
+use crate::env::ReadClass;
 use crate::sst::CachedBlock;
 use crate::sst::block_frame;
 use crate::sst::decode_error::DecodeError;
@@ -55,16 +56,21 @@ impl SstReader {
             .next()
     }
 
-    /// Reads the dictionary with this id from the file. `None` if the file has no such dictionary.
+    /// Reads the dictionary with this id from the file, for blocks that are read for the purpose
+    /// `class`. `None` if the file has no such dictionary.
     ///
     /// # Errors
     /// `Corruption` if it is damaged; `Unsupported`; `Io`.
-    pub(in crate::sst) fn read_dictionary(&self, id: u32) -> Result<Option<Dictionary>> {
+    pub(in crate::sst) fn read_dictionary(
+        &self,
+        id: u32,
+        class: ReadClass,
+    ) -> Result<Option<Dictionary>> {
         let Some(handle) = self.dictionary_handle(id) else {
             return Ok(None);
         };
         let mut stored = Vec::new();
-        self.read_stored(handle, &mut stored)?;
+        self.read_stored(handle, class.of_index(), &mut stored)?;
         let place = (self.file_id, handle.offset);
         let dictionary = block_frame::open_as(BlockKind::Dictionary, &stored, place)
             .map(Dictionary::new)
@@ -86,6 +92,7 @@ impl SstReader {
     pub(super) fn digested_dictionary(
         &self,
         id: u32,
+        class: ReadClass,
         fill: bool,
         used: &mut UsedDictionaries,
     ) -> Result<Option<Arc<DigestedDictionary>>> {
@@ -95,7 +102,7 @@ impl SstReader {
         let Some(handle) = self.dictionary_handle(id) else {
             return Ok(None);
         };
-        let load = || self.load_dictionary(id).map(CachedBlock::Dictionary);
+        let load = || self.load_dictionary(id, class).map(CachedBlock::Dictionary);
         let key = self.key_of(handle.offset);
         match self.cache.get_or_load_uncounted(key, fill, load)? {
             CachedBlock::Dictionary(dictionary) => {
@@ -106,9 +113,9 @@ impl SstReader {
         }
     }
 
-    fn load_dictionary(&self, id: u32) -> Result<Arc<DigestedDictionary>> {
+    fn load_dictionary(&self, id: u32, class: ReadClass) -> Result<Arc<DigestedDictionary>> {
         let handle = self.dictionary_handle(id).unwrap_or_default();
-        let Some(dictionary) = self.read_dictionary(id)? else {
+        let Some(dictionary) = self.read_dictionary(id, class)? else {
             return Err(self.damaged(DecodeError::Corrupt("no such dictionary"), handle));
         };
         DigestedDictionary::of(&dictionary)
@@ -120,10 +127,10 @@ impl SstReader {
     ///
     /// # Errors
     /// As [`Self::read_dictionary`].
-    pub(in crate::sst) fn all_dictionaries(&self) -> Result<UsedDictionaries> {
+    pub(in crate::sst) fn all_dictionaries(&self, class: ReadClass) -> Result<UsedDictionaries> {
         let mut all = UsedDictionaries::default();
         for &(id, _) in &self.properties().dictionaries {
-            all.add(self.load_dictionary(id)?);
+            all.add(self.load_dictionary(id, class)?);
         }
         Ok(all)
     }

@@ -2,7 +2,7 @@
 
 use super::SstReader;
 use crate::base::{Result, Seqno};
-use crate::env::ReadFile;
+use crate::env::{ReadClass, ReadFile};
 use crate::sst::SstBlockCache;
 use crate::sst::block_frame;
 use crate::sst::decode_error::{DecodeError, Decoded};
@@ -64,7 +64,7 @@ impl<'a> MetaRegion<'a> {
             return Err(DecodeError::Corrupt("file shorter than an SST footer").at(name, 0));
         };
         let mut footer = [0; FOOTER_LEN];
-        file.read_exact_at(end, &mut footer)?;
+        file.read_exact_at(ReadClass::Index, end, &mut footer)?;
         let footer =
             Footer::decode(&footer, file_id, size).map_err(|damage| damage.at(name, end))?;
         let meta = Self {
@@ -89,7 +89,7 @@ impl<'a> MetaRegion<'a> {
         let size = file.size()?;
         let start = size.saturating_sub(tail_len);
         let mut bytes = vec![0; (size - start) as usize];
-        file.read_exact_at(start, &mut bytes)?;
+        file.read_exact_at(ReadClass::Index, start, &mut bytes)?;
         let end = size - FOOTER_LEN as u64;
         let footer = bytes.last_chunk().expect("the caller has compared lengths");
         let footer =
@@ -109,7 +109,8 @@ impl<'a> MetaRegion<'a> {
     /// Reads all bytes of the region at once.
     fn read_all(&mut self) -> Result<()> {
         self.bytes.resize((self.end - self.start) as usize, 0);
-        self.file.read_exact_at(self.start, &mut self.bytes)
+        self.file
+            .read_exact_at(ReadClass::Index, self.start, &mut self.bytes)
     }
 
     /// Reads, checks and decodes the block at `handle`. Errors have the file's name and the block's
@@ -127,7 +128,8 @@ impl<'a> MetaRegion<'a> {
         let mut read = Vec::new();
         let stored = if self.bytes.is_empty() {
             read.resize(handle.len as usize, 0);
-            self.file.read_exact_at(handle.offset, &mut read)?;
+            self.file
+                .read_exact_at(ReadClass::Index, handle.offset, &mut read)?;
             &read
         } else {
             let start = (handle.offset - self.start) as usize;

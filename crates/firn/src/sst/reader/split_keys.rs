@@ -4,6 +4,7 @@
 
 use super::SstReader;
 use crate::base::Result;
+use crate::env::ReadClass;
 
 /// Largest number of index partitions that are loaded to find split keys. If more lie in the range
 /// and the reader does not keep them, the split keys are the last separators of partitions, which
@@ -47,12 +48,16 @@ impl SstReader {
         let blocks = |number: usize| self.index().top(number as u32).blocks as usize;
         let total: usize = (first..=last).map(blocks).sum();
         let start = match lower {
-            Some(key) => self.partition(first as u32, true)?.find(key) as usize,
+            Some(key) => self
+                .partition(first as u32, ReadClass::Index, true)?
+                .find(key) as usize,
             None => 0,
         };
         let end = match upper {
             Some(key) => {
-                let at = self.partition(last as u32, true)?.find(key) as usize;
+                let at = self
+                    .partition(last as u32, ReadClass::Index, true)?
+                    .find(key) as usize;
                 total - blocks(last) + at.min(blocks(last))
             }
             None => total,
@@ -64,7 +69,7 @@ impl SstReader {
                 before += blocks(number);
                 number += 1;
             }
-            let partition = self.partition(number as u32, true)?;
+            let partition = self.partition(number as u32, ReadClass::Index, true)?;
             let key = partition.separator((ordinal - before) as u32);
             if inside(key) && keys.last().is_none_or(|last| last.as_slice() < key) {
                 keys.push(key.to_vec());
@@ -93,7 +98,7 @@ impl SstReader {
                 most += whole;
                 continue;
             }
-            let partition = self.partition(number, true)?;
+            let partition = self.partition(number, ReadClass::Index, true)?;
             let from = lower.map_or(0, |key| partition.find(key));
             let to = upper.map(|key| partition.find(key));
             let blocks = self.index().top(number).blocks;

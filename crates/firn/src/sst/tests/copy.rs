@@ -2,6 +2,7 @@
 
 use super::model::check;
 use super::*;
+use crate::env::ReadClass;
 use crate::sst::block_frame;
 use crate::sst::decode_error::DecodeError;
 use crate::sst::dictionary::DICTIONARIES_MAX;
@@ -28,7 +29,7 @@ pub(super) fn transfer(
     writer: &mut SstWriter,
     mut wanted: impl FnMut() -> bool,
 ) -> Result<u64> {
-    let mut iter = reader.iter(false);
+    let mut iter = reader.iter(ReadClass::Compaction, false);
     let mut on = iter.seek_to_first()?;
     let mut copied = 0;
     while on {
@@ -145,7 +146,7 @@ fn a_damaged_block_is_never_copied() {
     }
     // Even if the cache holds the decoded block, the checksum of the stored bytes is verified when
     // a block is copied.
-    let mut iter = reader.iter(true);
+    let mut iter = reader.iter(ReadClass::Range, true);
     iter.seek_to_first().unwrap();
     file.0.lock().unwrap()[40] ^= 1;
     let mut writer = SstWriter::new(Box::<MemFile>::default(), FILE_ID, options, 2);

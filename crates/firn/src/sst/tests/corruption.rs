@@ -1,6 +1,7 @@
 use super::*;
 use crate::base::ErrorKind;
 use crate::base::key::SEQNO_MAX;
+use crate::env::ReadClass;
 
 /// Reads a damaged file in every way. Each read must return what the model has, or an error.
 fn read_all(bytes: Vec<u8>, model: &Model, pinned: bool) -> Result<()> {
@@ -12,7 +13,7 @@ fn read_all(bytes: Vec<u8>, model: &Model, pinned: bool) -> Result<()> {
     for ((key, seqno), value) in model {
         assert_eq!(get(&reader, key, seqno.0)?, Some((seqno.0, value.clone())));
     }
-    let mut iter = reader.iter(true);
+    let mut iter = reader.iter(ReadClass::Range, true);
     let mut more = iter.seek_to_last()?;
     let mut count = 0;
     while more {
@@ -150,7 +151,7 @@ fn a_lost_block_read_is_an_error_not_an_end() {
     assert!(scan(&reader, true).is_err());
     let last = &model.keys().next_back().unwrap().0;
     assert!(get(&reader, last, SEQNO_MAX).is_err());
-    let mut iter = reader.iter(true);
+    let mut iter = reader.iter(ReadClass::Range, true);
     assert!(iter.seek(last, SEQNO_MAX).is_err());
     assert!(!iter.valid());
 }

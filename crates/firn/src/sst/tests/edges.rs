@@ -1,11 +1,10 @@
 use super::*;
 use crate::base::key::{SEQNO_COMMITTED_MAX, SEQNO_MAX, UNCOMMITTED_BIT};
 use crate::base::{ErrorKind, checksum};
-use crate::env::{CountingEnv, Env, MemEnv};
+use crate::env::{CountingEnv, Env, MemEnv, ReadClass};
 use crate::sst::format::FOOTER_LEN;
 use std::cmp::Reverse;
 use std::path::Path;
-use std::sync::atomic::Ordering;
 
 const PATH: &str = "/77.sst";
 
@@ -40,7 +39,7 @@ fn a_file_without_entries_works() {
         let reader = open(bytes).unwrap();
         assert_eq!(reader.verify().unwrap().entries, 0);
         assert_eq!(summary.entries, 0);
-        let mut iter = reader.iter(true);
+        let mut iter = reader.iter(ReadClass::Range, true);
         assert!(!iter.seek_to_first().unwrap());
         assert!(!iter.seek_to_last().unwrap());
         assert!(!iter.seek(&[], SEQNO_MAX).unwrap());
@@ -91,11 +90,11 @@ fn versions_of_one_key_may_fill_many_blocks() {
         for seqno in (0..2000).step_by(37) {
             let (found, value) = get(&reader, &key(1, 5), seqno).unwrap().unwrap();
             assert_eq!((found, value.1), (seqno, seqno.to_le_bytes().to_vec()));
-            let mut iter = reader.iter(true);
+            let mut iter = reader.iter(ReadClass::Range, true);
             assert!(iter.seek(&key(1, 5), seqno).unwrap());
             assert_eq!(iter.key().seqno, seqno);
         }
-        let mut iter = reader.iter(true);
+        let mut iter = reader.iter(ReadClass::Range, true);
         assert!(iter.seek_before(&key(1, 6)).unwrap());
         assert_eq!((iter.key().user_key, iter.key().seqno), (&key(1, 5)[..], 0));
         assert!(iter.seek_before(&key(1, 5)).unwrap());
@@ -289,7 +288,7 @@ fn what_is_encrypted_or_columnar_is_refused_by_name() {
         let len = blocks.iter().next().unwrap().bytes as usize;
         let refused = |bytes: Vec<u8>, said: &str| {
             let error = open(bytes).and_then(|reader| {
-                let mut iter = reader.iter(true);
+                let mut iter = reader.iter(ReadClass::Range, true);
                 iter.seek_to_first()
             });
             let error = error.unwrap_err();
@@ -342,7 +341,7 @@ fn a_file_is_opened_by_its_tail_if_that_is_as_long_as_known() {
                     ..OpenHints::default()
                 };
                 let opened = SstReader::open_at(file, FILE_ID, "f".into(), cache, hints);
-                let reads = counting.counters().reads.load(Ordering::Relaxed);
+                let reads = counting.counters().file_reads().reads();
                 (opened, reads)
             };
             let (reader, reads) = open(summary.tail_len);

@@ -2,12 +2,13 @@
 
 use super::*;
 use crate::base::key::SEQNO_MAX;
+use crate::env::ReadClass;
 use crate::sst::dictionary::DigestedDictionary;
 use crate::sst::format::{BlockKind, FOOTER_LEN, Footer, Handle};
 use crate::sst::{Properties, block_frame};
 
 /// Rows with words between noise, for which a dictionary pays, until the file has `bytes`.
-fn wordy(options: SstOptions, bytes: u64) -> Vec<u8> {
+pub(super) fn wordy(options: SstOptions, bytes: u64) -> Vec<u8> {
     let file = MemFile::default();
     let mut writer = SstWriter::new(Box::new(file.clone()), FILE_ID, options, 1);
     let mut rng = SmallRng::seed_from_u64(32);
@@ -25,7 +26,7 @@ fn wordy(options: SstOptions, bytes: u64) -> Vec<u8> {
     file.0.lock().unwrap().clone()
 }
 
-fn dictionary_options() -> SstOptions {
+pub(super) fn dictionary_options() -> SstOptions {
     SstOptions::last_level(1024)
 }
 
@@ -43,7 +44,10 @@ fn a_large_file_costs_little_without_its_partitions() {
         let partitions = whole.index().partitions_memory() as u64;
         assert_eq!(whole.memory_bytes(), small.memory_bytes() + partitions);
         for &(id, _) in &whole.properties().dictionaries {
-            let stored = whole.read_dictionary(id).unwrap().unwrap();
+            let stored = whole
+                .read_dictionary(id, ReadClass::Verify)
+                .unwrap()
+                .unwrap();
             let digested = DigestedDictionary::of(&stored).unwrap().memory();
             assert!(digested < stored.bytes().len() + (32 << 10), "{digested}");
         }
@@ -105,7 +109,7 @@ fn a_pass_loads_a_dictionary_once() {
     out.sync().unwrap();
     let cache = Arc::new(SstBlockCache::new(16 << 20));
     let reader = SstReader::open(env.open(path).unwrap(), FILE_ID, NAME.into(), cache).unwrap();
-    let reads = || counters.reads.load(std::sync::atomic::Ordering::Relaxed);
+    let reads = || counters.file_reads().reads();
     let before = reads();
     scan(&reader, false).unwrap();
     let passes = reads() - before;

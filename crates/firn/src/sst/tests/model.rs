@@ -174,7 +174,7 @@ fn next_unchecked(
 fn check_moves(model: &Model, reader: &Arc<SstReader>, rng: &mut SmallRng, context: &str) -> u32 {
     let mut keyless_moves = 0;
     let first = (vec![], Reverse(u64::MAX));
-    let mut iter = reader.iter(rng.random());
+    let mut iter = reader.iter(ReadClass::Range, rng.random());
     let mut at: Option<ModelKey> = None;
     let mut trace = Vec::new();
     for _ in 0..600 {

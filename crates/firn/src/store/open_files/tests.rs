@@ -1,5 +1,5 @@
 use super::*;
-use crate::env::PosixEnv;
+use crate::env::{PosixEnv, ReadClass};
 use crate::store::FileStore;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -18,7 +18,7 @@ fn store(dir: &Path, count: u64, limit: u64) -> FileStore {
 
 fn check(file: &dyn ReadFile, id: u64) {
     let mut buf = [0; 100];
-    file.read_exact_at(0, &mut buf).unwrap();
+    file.read_exact_at(ReadClass::Point, 0, &mut buf).unwrap();
     assert_eq!(buf, [id as u8; 100], "file {id}");
     assert_eq!(file.size().unwrap(), 100);
 }

@@ -11,6 +11,7 @@ use crate::base::pause_points::{self, PausePoint};
 use crate::base::{Error, ErrorKind, ForeignKeyError, InternalIterator, Result};
 use crate::catalog::foreign_key::is_copy;
 use crate::catalog::{PartSchema, ReferentialAction};
+use crate::env::ReadClass;
 use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::read::{ScanRange, scan_sources};
 use crate::table::blob_columns::RowReader;
@@ -48,7 +49,7 @@ fn entries(txn: &Transaction, prefix: &[u8], lower: &[u8], max: usize) -> Result
         Box::new(own) as Box<dyn InternalIterator + Send>
     };
     let own = txn.has_writes().then(own);
-    let sources = scan_sources(&latest.super_version, &range, own);
+    let sources = scan_sources(&latest.super_version, &range, ReadClass::Range, own);
     let mut found = Vec::new();
     if sources.is_empty() {
         return Ok(found);
@@ -393,9 +394,9 @@ impl Table {
         record: &mut [u8],
         blobs: &mut BlobBuf,
     ) -> Result<bool> {
-        let mut reader = RowReader::new(self.format(), None);
+        let mut reader = RowReader::new(self.format(), ReadClass::Blob, None);
         let latest = txn.latest_point();
-        let decoded = txn.get(&latest, row_key, |key, value| {
+        let decoded = txn.get(&latest, row_key, ReadClass::Range, |key, value| {
             let is_put = key.kind.is_put();
             is_put.then(|| reader.decode(key.kind, value, record, blobs))
         })?;

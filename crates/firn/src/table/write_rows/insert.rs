@@ -4,6 +4,7 @@ use super::encode_entry::entry_key;
 use super::unique_check::RowClaim;
 use crate::base::key::INDEX_ID_LEN;
 use crate::base::{InternalKey, Result, Value};
+use crate::env::ReadClass;
 use crate::table::foreign_keys::{CascadeLink, NewReferences};
 use crate::table::row_scratch::RowScratch;
 use crate::table::write_options::{WriteFlags, WriteOutcome};
@@ -169,7 +170,7 @@ impl Table {
         let kind = |key: InternalKey<'_>, _: Value<'_>| key.kind;
         // Nobody else has a hidden id.
         if new.row_id.is_none()
-            && let Some(kind) = txn.get(txn.pinned(), new.row_key, kind)?
+            && let Some(kind) = txn.get(txn.pinned(), new.row_key, ReadClass::Point, kind)?
             && kind.is_put()
         {
             // Note the duplicate row for the validation. The statement fails or updates because of

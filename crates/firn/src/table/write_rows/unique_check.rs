@@ -5,6 +5,7 @@ use super::claim_locks::{claim_lock, keep_duplicate_lock, lock_around_old_entry}
 use crate::base::key::{INDEX_ID_LEN, UNCOMMITTED_BIT, index_id_of};
 use crate::base::key_range::prefix_successor;
 use crate::base::{IndexId, InternalIterator, InternalKey, Result, Value};
+use crate::env::ReadClass;
 use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::read::{ReadPoint, ScanRange, ScanSource, scan_sources};
 use crate::table::gap_bounds::Neighbours;
@@ -122,7 +123,8 @@ impl Table {
             Box::new(own) as Box<dyn InternalIterator + Send>
         };
         let own = txn.has_writes().then(own);
-        let sources: Vec<ScanSource> = scan_sources(&point.super_version, &range, own);
+        let sources: Vec<ScanSource> =
+            scan_sources(&point.super_version, &range, ReadClass::Range, own);
         if sources.is_empty() {
             return Ok(None);
         }

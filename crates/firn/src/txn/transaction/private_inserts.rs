@@ -10,6 +10,7 @@ use super::Transaction;
 use crate::base::key::{SEQNO_MAX, index_prefix};
 use crate::base::key_range::prefix_successor;
 use crate::base::{IndexId, InternalIterator, InternalKey, Result, Value};
+use crate::env::ReadClass;
 use crate::iter::MergeIter;
 use crate::read::{ScanRange, scan_sources};
 
@@ -69,7 +70,12 @@ impl Transaction {
             lower,
         };
         let latest = self.latest_point();
-        let mut versions = MergeIter::new(scan_sources(&latest.super_version, &range, None));
+        let mut versions = MergeIter::new(scan_sources(
+            &latest.super_version,
+            &range,
+            ReadClass::Range,
+            None,
+        ));
         let found = versions.seek(&range.lower, SEQNO_MAX)?;
         Ok(!found || !versions.key().user_key.starts_with(&range.lower))
     }

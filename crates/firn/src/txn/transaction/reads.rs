@@ -83,7 +83,8 @@ impl Transaction {
     }
 
     /// Calls `f` with the newest own version of `user_key`; if there is none, with its newest
-    /// version at `point`. Either may be a deletion. `None` if there is neither.
+    /// version at `point`. Either may be a deletion. `None` if there is neither. `class` is the
+    /// purpose of the reads of files.
     ///
     /// # Errors
     /// Those of reading files: `Corruption`, `Unsupported`, `Io`.
@@ -91,10 +92,11 @@ impl Transaction {
         &self,
         point: &ReadPoint,
         user_key: &[u8],
+        class: ReadClass,
         f: impl FnOnce(InternalKey<'_>, Value<'_>) -> R,
     ) -> Result<Option<R>> {
         self.get_in(user_key, f, |f| {
-            read::get(&point.super_version, user_key, point.seqno, f)
+            read::get(&point.super_version, user_key, point.seqno, class, f)
         })
     }
 
@@ -111,8 +113,9 @@ impl Transaction {
     ) -> Result<Option<R>> {
         let super_versions = &self.cx.super_versions;
         self.get_in(user_key, f, |f| {
-            super_versions
-                .with_latest(|super_version, seqno| read::get(super_version, user_key, seqno, f))
+            super_versions.with_latest(|super_version, seqno| {
+                read::get(super_version, user_key, seqno, ReadClass::Point, f)
+            })
         })
     }
 
@@ -161,7 +164,7 @@ impl Transaction {
     ) -> Vec<Result<Option<R>>> {
         let mut results: Vec<_> = keys.iter().map(|_| Ok(None)).collect();
         read::in_batches(&point.super_version, keys, point.seqno, |i| {
-            results[i] = self.get(point, keys[i], |key, value| f(i, key, value));
+            results[i] = self.get(point, keys[i], ReadClass::Range, |k, v| f(i, k, v));
         });
         results
     }

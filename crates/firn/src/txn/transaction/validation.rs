@@ -30,6 +30,7 @@ use super::*;
 use crate::base::InternalIterator;
 use crate::base::key::{index_id_of, index_prefix};
 use crate::base::key_range::prefix_successor;
+use crate::env::ReadClass;
 use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::read::{ScanRange, ScanSource, scan_sources};
 use crate::txn::active_inserts::ActiveInserts;
@@ -315,7 +316,7 @@ impl Transaction {
         };
         let own = self.own_writes_within(&range.lower, range.upper.as_deref());
         let own = Box::new(own) as Box<dyn InternalIterator + Send>;
-        let sources: Vec<ScanSource> = scan_sources(view, &range, Some(own));
+        let sources: Vec<ScanSource> = scan_sources(view, &range, ReadClass::Range, Some(own));
         let mut entries = MvccIter::new(MergeIter::new(sources), ReadAt::snapshot(latest.seqno));
         entries.set_bounds(Some(&range.lower), range.upper.as_deref());
         Ok(!(entries.seek_ge(declared)? && entries.next()?))
@@ -331,7 +332,9 @@ fn is_newer(latest: &ReadPoint, key: &[u8], since: Seqno) -> Result<bool> {
     // `changed_since` does not search the files. If they may hold a commit after `since`, it
     // returns `true` for each key, changed or not. So read the newest version of the key to be
     // certain.
-    let newest = read::get(view, key, latest.seqno, |key, _| key.seqno)?;
+    let newest = read::get(view, key, latest.seqno, ReadClass::Point, |key, _| {
+        key.seqno
+    })?;
     Ok(newest.is_some_and(|newest| newest > since))
 }
 

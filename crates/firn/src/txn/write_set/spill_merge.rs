@@ -157,7 +157,7 @@ impl Merging<'_> {
             by_run[placed.run].push(Arc::clone(placed.file));
         }
         let sources = by_run.into_iter().rev().filter(|files| !files.is_empty());
-        let cursor = |files| SpilledRunIter::new(&Arc::new(Run::new(0, files)), false, self.dead);
+        let cursor = |files| SpilledRunIter::merging(&Arc::new(Run::new(0, files)), self.dead);
         let mut source = MergeIter::new(sources.map(cursor).collect());
         let (_, writer) = self.writer.as_mut().expect("set above");
         let mut last: Option<Vec<u8>> = None;

@@ -4,6 +4,7 @@ use super::rolled_back::RolledBackPositions;
 use crate::base::key::{SEQNO_MAX, UNCOMMITTED_BIT};
 use crate::base::{IndexId, InternalIterator, InternalKey, Result, Seqno, Value};
 use crate::cache::KeyHash;
+use crate::env::ReadClass;
 use crate::ingest::{NewFiles, RunFactory};
 use crate::iter::ConcatIter;
 use crate::read::RunFiles;
@@ -128,12 +129,14 @@ impl SpilledRuns {
             let hash = *hash.get_or_insert_with(|| KeyHash::of(user_key));
             let mut bound = bound;
             loop {
-                let found = file.reader()?.get(user_key, hash, bound, |key, value| {
-                    if self.dead.contains(position(key.seqno)) {
-                        return Err(key.seqno);
-                    }
-                    Ok(f.take().map(|f| f(key, value)))
-                })?;
+                let found =
+                    file.reader()?
+                        .get(user_key, hash, bound, ReadClass::Point, |key, value| {
+                            if self.dead.contains(position(key.seqno)) {
+                                return Err(key.seqno);
+                            }
+                            Ok(f.take().map(|f| f(key, value)))
+                        })?;
                 match found {
                     None => break,
                     Some(Ok(result)) => return Ok(result),
@@ -166,7 +169,10 @@ impl SpilledRuns {
         let end = upper.map_or(Bound::Unbounded, Bound::Excluded);
         let runs = self.list.iter().rev();
         let runs = runs.filter(move |run| !run.run.overlapping(lower, end).is_empty());
-        runs.map(move |run| SpilledRunIter::bounded(&run.run, Some(lower), upper, true, &self.dead))
+        runs.map(move |run| {
+            let class = ReadClass::Range;
+            SpilledRunIter::bounded(&run.run, Some(lower), upper, class, true, &self.dead)
+        })
     }
 }
 
@@ -177,18 +183,20 @@ pub(super) struct SpilledRunIter {
 }
 
 impl SpilledRunIter {
-    pub(super) fn new(run: &Arc<Run>, fill_cache: bool, dead: &Arc<RolledBackPositions>) -> Self {
-        Self::bounded(run, None, None, fill_cache, dead)
+    /// A cursor over a run that is merged: what it reads does not go into the block cache.
+    pub(super) fn merging(run: &Arc<Run>, dead: &Arc<RolledBackPositions>) -> Self {
+        Self::bounded(run, None, None, ReadClass::Load, false, dead)
     }
 
     fn bounded(
         run: &Arc<Run>,
         lower: Option<&[u8]>,
         upper: Option<&[u8]>,
+        class: ReadClass,
         fill_cache: bool,
         dead: &Arc<RolledBackPositions>,
     ) -> Self {
-        let files = RunFiles::new(Arc::clone(run), fill_cache);
+        let files = RunFiles::new(Arc::clone(run), class, fill_cache);
         Self {
             inner: ConcatIter::bounded(files, lower, upper),
             dead: Arc::clone(dead),

@@ -6,7 +6,7 @@ use crate::base::options::Options;
 use crate::base::prefix_extractor::NoPrefixExtractors;
 use crate::base::{ErrorKind, InternalIterator};
 use crate::env::fault::{CallClass, Errno, Fault};
-use crate::env::{CountingEnv, Env, FaultEnv, MemEnv};
+use crate::env::{CountingEnv, Env, FaultEnv, MemEnv, ReadClass};
 use crate::ingest::{FileSplitters, RunFactory};
 use crate::sst::SstBlockCache;
 use crate::store::FileStore;
@@ -133,7 +133,10 @@ fn check_files(set: &mut WriteSet, ingest: &Arc<RunFactory>, model: &Model, cont
         largest.clone_from(&meta.largest);
         let meta = Arc::new(meta.clone().with_external_seqno(77));
         let source = Arc::clone(ingest.versions().source());
-        let mut iter = FileHandle::new(meta, source).open().unwrap().iter(false);
+        let mut iter = FileHandle::new(meta, source)
+            .open()
+            .unwrap()
+            .iter(ReadClass::Verify, false);
         let mut on = iter.seek_to_first().unwrap();
         while on {
             assert_eq!(iter.key().seqno, 77);

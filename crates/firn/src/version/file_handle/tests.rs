@@ -2,7 +2,7 @@ use super::*;
 use crate::base::{InternalIterator, InternalKey, Kind, Value};
 use crate::cache::KeyHash;
 use crate::env::fault::{CallClass, Errno, Fault, FaultEnv};
-use crate::env::{Env, MemEnv};
+use crate::env::{Env, MemEnv, ReadClass};
 use crate::sst::{SstOptions, SstWriter};
 use crate::version::testing::file;
 use rand::rngs::StdRng;
@@ -79,7 +79,9 @@ impl Files {
     fn read(&self, id: u64, n: u64) -> Result<()> {
         let key = key(id, n);
         let reader = self.handles[id as usize].reader()?;
-        let found = reader.get(&key, KeyHash::of(&key), 9, |_, value| value.head.to_vec())?;
+        let found = reader.get(&key, KeyHash::of(&key), 9, ReadClass::Point, |_, value| {
+            value.head.to_vec()
+        })?;
         assert_eq!(found.unwrap(), n.to_le_bytes());
         Ok(())
     }
@@ -135,7 +137,10 @@ fn a_pinned_reader_stays() {
 #[test]
 fn a_reader_in_use_is_spared() {
     let files = Files::new(20, 3 * one());
-    let mut iter = files.handles[0].reader().unwrap().iter(true);
+    let mut iter = files.handles[0]
+        .reader()
+        .unwrap()
+        .iter(ReadClass::Range, true);
     let held = Arc::as_ptr(iter.reader());
     for _ in 0..3 {
         (1..20).for_each(|id| files.read(id, 3).unwrap());

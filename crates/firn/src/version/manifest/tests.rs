@@ -1,5 +1,5 @@
 use super::*;
-use crate::env::PosixEnv;
+use crate::env::{PosixEnv, ReadClass};
 use crate::version::testing::file;
 use crate::version::{ManifestState, load};
 
@@ -32,7 +32,7 @@ fn write(dir: &Path, edits: &[Edit]) {
 fn bytes_of(dir: &Path) -> Vec<u8> {
     let file = PosixEnv::new().open(&dir.join(manifest_name(5))).unwrap();
     let mut bytes = vec![0; file.size().unwrap() as usize];
-    file.read_exact_at(0, &mut bytes).unwrap();
+    file.read_exact_at(ReadClass::Log, 0, &mut bytes).unwrap();
     bytes
 }
 

@@ -4,7 +4,7 @@ use super::super::frame::{FIRST_GROUP, GroupHeader, SegmentHeader};
 use super::super::segment::{list, segment_name};
 use super::super::{LogEnd, SegmentId};
 use crate::base::{Error, Result};
-use crate::env::{BLOCK, Env, ReadFile, SECTOR};
+use crate::env::{BLOCK, Env, ReadClass, ReadFile, SECTOR};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -74,7 +74,8 @@ impl<'e> SegmentReader<'e> {
             let want = len.max(WINDOW as u64).min(self.size - offset) as usize;
             let mut window = std::mem::take(&mut self.window);
             window.resize(want, 0);
-            self.file()?.read_exact_at(offset, &mut window)?;
+            self.file()?
+                .read_exact_at(ReadClass::Log, offset, &mut window)?;
             self.window = window;
             self.window_at = offset;
         }

@@ -1,7 +1,7 @@
 //! The caches after flushes and compactions, and direct I/O.
 
 use super::*;
-use firn::env::PosixEnv;
+use firn::env::{PosixEnv, ReadClass};
 use firn::iter::{MergeIter, MvccIter, ReadAt};
 use firn::read::{ScanRange, scan_sources};
 
@@ -190,7 +190,7 @@ fn direct_reads(ring: bool) {
         lower: 7u32.to_be_bytes().to_vec(),
         upper: Some(8u32.to_be_bytes().to_vec()),
     };
-    let sources = scan_sources(&point.super_version, &range, None);
+    let sources = scan_sources(&point.super_version, &range, ReadClass::Range, None);
     let mut scan = MvccIter::new(MergeIter::new(sources), ReadAt::snapshot(point.seqno));
     scan.set_bounds(Some(&range.lower), range.upper.as_deref());
     let mut on = scan.first().unwrap();
@@ -251,7 +251,7 @@ fn a_cold_seek_begins_with_all_runs() {
                 lower: lower.clone(),
                 upper: Some(upper.to_vec()),
             };
-            let sources = scan_sources(&point.super_version, &range, None);
+            let sources = scan_sources(&point.super_version, &range, ReadClass::Range, None);
             let mut scan = MvccIter::new(MergeIter::new(sources), ReadAt::snapshot(point.seqno));
             scan.set_bounds(Some(&range.lower), range.upper.as_deref());
             assert!(scan.seek_ge(&lower).unwrap());

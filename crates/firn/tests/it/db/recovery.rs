@@ -4,8 +4,8 @@ use super::*;
 use firn::base::blob_buf::BlobBuf;
 use firn::base::blob_ref;
 use firn::base::options::CommitDurability;
-use firn::env::FaultEnv;
 use firn::env::fault::{CallClass, Errno, Fault};
+use firn::env::{FaultEnv, ReadClass};
 
 #[test]
 fn commits_survive_a_crash_before_and_after_flush_and_compaction() {
@@ -285,9 +285,12 @@ fn a_recovery_that_is_cut_off_leaves_the_files_of_what_comes_back() {
                     let read = |_: firn::base::InternalKey<'_>, value: Value<'_>| {
                         blob_ref::split(value.tail).unwrap().1.remove(0)
                     };
-                    let blob = txn.get(&point, &key(name), read).unwrap().unwrap();
+                    let blob = txn
+                        .get(&point, &key(name), ReadClass::Point, read)
+                        .unwrap()
+                        .unwrap();
                     let mut buf = BlobBuf::new();
-                    let found = db.context().blobs.read(&blob, &mut buf);
+                    let found = db.context().blobs.read(&blob, ReadClass::Blob, &mut buf);
                     assert!(found.unwrap() == value, "seed {seed}, sync {n}");
                 }
             }

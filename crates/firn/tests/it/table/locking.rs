@@ -257,6 +257,95 @@ fn a_row_is_not_older_than_its_lock_if_the_commit_was_in_a_file_before_it_was_vi
     }
 }
 
+/// While the scan waits for the lock of a row, a compaction replaces all files, so the scan reads
+/// the row again. That is a read of the range, and no point read.
+#[test]
+fn a_row_that_is_read_again_after_its_lock_counts_as_one_of_the_range() {
+    const ROWS: i32 = 10;
+    for index in [0, 1] {
+        let options = Options {
+            background_jobs: 0,
+            block_cache_size: 0,
+            row_cache_size: 0,
+            ..Options::default()
+        };
+        let env: Arc<dyn Env> = Arc::new(MemEnv::new());
+        let db = Db::open(env, Path::new("/db"), options, None).unwrap();
+        let table = open_or_create(&db, "d/t", schema());
+        let begin = |db: &Db| {
+            let mut txn = db.new_transaction(db.new_owner(0));
+            txn.begin_statement(1, Isolation::ReadCommitted, 0, false);
+            txn
+        };
+        let insert = move |db: &Db, table: &Table, ids: std::ops::Range<i32>| {
+            let (mut txn, mut scratch) = (begin(db), RowScratch::default());
+            for id in ids {
+                let (new, flags) = (record((id, (id, 0))), WriteFlags::default());
+                // SAFETY: blob columns must point to their bytes; this table has none.
+                unsafe { table.insert(&mut txn, &new, flags, &mut scratch) }.unwrap();
+            }
+            txn.commit().unwrap();
+            db.compact_all().unwrap();
+        };
+        let reads = |db: &Db, class: ReadClass| {
+            let mut all = db.file_reads();
+            all.find(|one| one.class == class).unwrap().reads
+        };
+        insert(&db, &table, 0..ROWS);
+
+        let mut txn = begin(&db);
+        let mut cursor = Cursor::new(Arc::clone(&table));
+        let mut buffer = [0; RECORD];
+        // A whole key is a point; a reference, which a scan has found before, is none. The point read
+        // is the last one, because the scan of the same cursor is none either.
+        cursor
+            .reset(Some(0), ReadMode::Snapshot, LockWait::Fail)
+            .unwrap();
+        let (key, made) = (KeyImage::image(&[3, 0, 0, 0]), || {
+            [ReadClass::Point, ReadClass::Range].map(|class| reads(&db, class))
+        });
+        for (way, [points, ranges]) in [("reference", [0, 1]), ("seek", [1, 0]), ("get", [1, 0])] {
+            let before = made();
+            let found = match way {
+                "reference" => cursor.get_row(&mut txn, key, &mut buffer),
+                "seek" => cursor.seek(&mut txn, key, SeekMode::Exact, &mut buffer),
+                _ => cursor.get(&mut txn, key, &mut buffer),
+            };
+            assert!(found.unwrap(), "{way}");
+            assert_eq!(made(), [before[0] + points, before[1] + ranges], "{way}");
+        }
+
+        let mode = ReadMode::Locking(LockMode::Exclusive);
+        cursor.reset(Some(index), mode, LockWait::Fail).unwrap();
+        let (points, ranges) = (reads(&db, ReadClass::Point), reads(&db, ReadClass::Range));
+        // Point reads of the inserts that check for duplicates.
+        let beside = Rc::new(RefCell::new(0));
+        let (host, counted) = (Arc::clone(&db), Rc::clone(&beside));
+        let mut behind = 0;
+        pause_points::on_this_thread(move |point| {
+            if point == PausePoint::LockWanted {
+                let before = reads(&host, ReadClass::Point);
+                behind -= 1;
+                insert(&host, &table, behind..behind + 1);
+                *counted.borrow_mut() += reads(&host, ReadClass::Point) - before;
+            }
+        });
+        let mut on = cursor.first(&mut txn, &mut buffer).unwrap();
+        let mut found = 0;
+        while on {
+            assert_eq!(row(&buffer), (found, (found, 0)), "index {index}");
+            found += 1;
+            on = cursor.next(&mut txn, &mut buffer).unwrap();
+        }
+        pause_points::clear();
+        assert_eq!(found, ROWS, "index {index}");
+        let again = reads(&db, ReadClass::Point) - points - *beside.borrow();
+        assert_eq!(again, 0, "index {index}");
+        assert!(reads(&db, ReadClass::Range) - ranges > ROWS as u64);
+        txn.rollback().unwrap();
+    }
+}
+
 /// After the scan has read an entry and before it locks the row, another transaction moves the row
 /// behind the scan and commits, so the scan does not wait. The row exists all the time, so the scan
 /// must find it.
