@@ -50,7 +50,7 @@ use crate::compaction::{
     self, Backlog, CacheHandover, Job, JobContext, JobReason, JobStats, LevelTargets,
     PickerContext, RateLimiter, RestGoal, RetiredIndexes, RunningJobs, Snapshots, SpaceTracker,
 };
-use crate::env::Env;
+use crate::env::{Env, ReadClass};
 use crate::ingest::RunFactory;
 use crate::iter::TombstoneReports;
 use crate::memtable::Memtable;
@@ -784,9 +784,10 @@ fn retire_rows(rows: &RowCache, queued: &IngestedRun) {
     let bytes = files.iter().map(|file| file.meta().raw_bytes);
     let is_small = bytes.sum::<u64>() <= RETIRED_BY_KEY_MAX;
     let by_key = || {
-        files
-            .iter()
-            .try_for_each(|file| rows.retire(queued.id(), &mut file.reader()?.iter(false)))
+        files.iter().try_for_each(|file| {
+            let mut entries = file.reader()?.iter(ReadClass::Load, false);
+            rows.retire(queued.id(), &mut entries)
+        })
     };
     // If a file cannot be read, the cache gives up all rows within its bounds. The readers of the
     // file report the damage.

@@ -25,7 +25,7 @@ pub enum ReadClass {
     /// files.
     Compaction,
     /// Rows that a new index is made of; sorted runs of loads, index builds and large transactions
-    /// that are merged.
+    /// that are merged, or whose keys leave the row cache.
     Load,
     /// Log segments, manifests and the server's binary log, at a start for instance.
     Log,

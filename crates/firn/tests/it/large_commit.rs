@@ -6,7 +6,7 @@ use firn::base::pause_points::{self, PausePoint};
 use firn::base::{ErrorKind, Value};
 use firn::db::Db;
 use firn::env::fault::{CallClass, Errno, Fault};
-use firn::env::{Env, FaultEnv, MemEnv};
+use firn::env::{Env, FaultEnv, MemEnv, ReadClass};
 use firn::read;
 use firn::store::{FileKind, file_name};
 use firn::txn::{Isolation, Transaction};
@@ -94,6 +94,7 @@ fn has(db: &Db, index: u32, n: u32, len: usize) -> bool {
         &point.super_version,
         &key(index, n),
         point.seqno,
+        ReadClass::Point,
         |key, found| key.kind.is_put() && [found.head, found.tail].concat() == value(n, len),
     );
     found.unwrap() == Some(true)
@@ -412,6 +413,7 @@ fn a_large_commit_has_the_newest_version_of_each_key() {
         &snapshot.super_version,
         &key(2000, 3),
         snapshot.seqno,
+        ReadClass::Point,
         |key, found| key.kind.is_put() && found.len() == 7,
     );
     assert_eq!(old.unwrap(), Some(true));
