@@ -391,9 +391,10 @@ impl Wal {
         self.shared.state.lock().appended
     }
 
-    /// The current segment: later appends go to it or to a later segment.
+    /// The current segment: later appends go to it or to a later segment. While the log has none,
+    /// an older one, which exists. So a manifest may name the result as the begin of the log.
     pub fn current_segment(&self) -> SegmentId {
-        self.shared.state.lock().segment.id
+        self.shared.state.lock().begin_of_new()
     }
 
     /// Bytes of the files from segment `first` to the current one. This is the disk space of the
@@ -560,7 +561,7 @@ impl Shared {
             }
             return Ok(Appended {
                 lsn: state.appended,
-                segment: state.segment.id,
+                segment: state.begin_of_new(),
             });
         }
     }
