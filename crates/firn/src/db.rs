@@ -350,6 +350,16 @@ impl Db {
             &cx.super_versions.latest(),
         )?);
         doing.set("logging prepared transactions again");
+        if point.is_some() {
+            // Files of the backup, and of loads after it, may have entries of an index that was
+            // dropped and forgotten before the point: after the drop, the database that was backed
+            // up has purged the index from its own files only. Without this, nobody would ever
+            // purge these entries.
+            let found = cx.super_versions.pin();
+            let in_files = found.version.all_index_stats().map(|stats| stats.index);
+            let in_queue = found.frozen.iter().flat_map(Flushable::indexes);
+            catalog.retire_unknown(in_files.chain(in_queue))?;
+        }
         recover_prepared::relog(&cx, &catalog, &replayed, &*work.options.listener)?;
         work.set_catalog(Arc::clone(&catalog));
         // Flush only after the catalog is loaded: without its prefix extractors the files would
