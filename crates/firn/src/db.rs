@@ -349,7 +349,6 @@ impl Db {
             counters,
             &cx.super_versions.latest(),
         )?);
-        doing.set("logging prepared transactions again");
         if point.is_some() {
             // Files of the backup, and of loads after it, may have entries of an index that was
             // dropped and forgotten before the point: after the drop, the database that was backed
@@ -361,6 +360,7 @@ impl Db {
             catalog.retire_unknown(in_files.chain(in_queue))?;
         }
         recover_prepared::relog(&cx, &catalog, &replayed, &*work.options.listener)?;
+        doing.set("logging prepared transactions again");
         work.set_catalog(Arc::clone(&catalog));
         // Flush only after the catalog is loaded: without its prefix extractors the files would
         // have no sketches of their keys.
@@ -587,11 +587,12 @@ impl Db {
         Ok(compacted)
     }
 
-    /// Flushes and compacts until the tree is at rest: all data in the last level.
+    /// Flushes and compacts until the tree is at rest: all data in the last level. Then deletes the
+    /// catalog's notes of dropped indexes of which no entry is left.
     ///
     /// # Errors
-    /// Those of [`Self::flush`] and [`Self::compact_once`]; `Corruption` also if a damaged file is
-    /// in quarantine since an earlier compaction, because that file is not at rest.
+    /// Those of [`Self::flush`], of [`Self::compact_once`] and of a commit; `Corruption` also if a
+    /// damaged file is in quarantine since an earlier compaction, because that file is not at rest.
     pub fn compact_all(&self) -> Result<()> {
         self.work.flush_all()?;
         self.work.recheck_unreadable(|_| true, &mut || Ok(()))?;
