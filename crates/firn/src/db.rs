@@ -170,6 +170,7 @@ impl Db {
         let rows = Arc::clone(memory.row_cache());
         let write_sets = Arc::clone(memory.write_sets().sets());
         let mut store = FileStore::new(Arc::clone(&env), dir)
+            .with_health(Arc::clone(&health), Arc::clone(&listener))
             .with_direct_reads(options.direct_reads)
             .with_archive(options.log_archive_dir.is_some());
         store = match host {
@@ -359,8 +360,8 @@ impl Db {
             let in_queue = found.frozen.iter().flat_map(Flushable::indexes);
             catalog.retire_unknown(in_files.chain(in_queue))?;
         }
-        recover_prepared::relog(&cx, &catalog, &replayed, &*work.options.listener)?;
         doing.set("logging prepared transactions again");
+        recover_prepared::relog(&cx, &catalog, &replayed, &*work.options.listener)?;
         work.set_catalog(Arc::clone(&catalog));
         // Flush only after the catalog is loaded: without its prefix extractors the files would
         // have no sketches of their keys.
@@ -597,6 +598,8 @@ impl Db {
         self.work.flush_all()?;
         self.work.recheck_unreadable(|_| true, &mut || Ok(()))?;
         while self.work.compact_once(RestGoal::Complete)? {}
+        // The last step has tried this, and has only logged a failure.
+        self.work.forget_retired()?;
         self.work.versions.delete_obsolete()?;
         // Fail if an earlier compaction has put a damaged file in quarantine, because that file is
         // not at rest.
