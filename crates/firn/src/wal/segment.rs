@@ -388,8 +388,11 @@ impl Segments {
         }
         if used_to > 0 {
             let unused = old.split_off(&(used_to + 1));
-            let unused = unused.into_iter().map(|(id, old)| (id, old.size));
-            self.release_each(unused, |id, size| self.release_unused(id, size))?;
+            // The last one goes first: a segment with a header says that the one before it is
+            // there.
+            for (id, old) in unused.into_iter().rev() {
+                self.release_unused(id, old.size)?;
+            }
         }
         let prepared = self.prepare(id, 0, durable);
         self.health.note(FullDisk::Log, &prepared);
@@ -445,12 +448,7 @@ impl Segments {
             // name durable before the caller writes the new header. Otherwise a power cut could
             // keep the header and undo the rename: replay would find the header of another segment
             // under the old name.
-            let synced = self.env.sync_dir(&self.dir);
-            synced.inspect_err(|error| {
-                if error.class() == FailureClass::Poison {
-                    self.health.poison(error.clone());
-                }
-            })?;
+            self.sync_names()?;
         }
         match self.env.open_log(path, false, self.direct) {
             // The handle still has the old name, which only its error messages show.
@@ -466,15 +464,7 @@ impl Segments {
     /// # Errors
     /// The first error; the other files are released nevertheless.
     pub(super) fn release(&self, released: impl Iterator<Item = (SegmentId, u64)>) -> Result<()> {
-        self.release_each(released, |id, size| self.release_one(id, size))
-    }
-
-    fn release_each(
-        &self,
-        released: impl Iterator<Item = (SegmentId, u64)>,
-        release: impl Fn(SegmentId, u64) -> Result<()>,
-    ) -> Result<()> {
-        let failed = released.filter_map(|(id, size)| release(id, size).err());
+        let failed = released.filter_map(|(id, size)| self.release_one(id, size).err());
         // Visit all of them: the fold does not end at the first error.
         let first = failed.fold(None, |first, error| first.or(Some(error)));
         first.map_or(Ok(()), Err)
@@ -487,24 +477,27 @@ impl Segments {
     /// given out again, perhaps to the same file, and in it those groups would be valid again. And
     /// if a power cut gave the file its old name back after another header was written to it, they
     /// would say that the header of this segment is damaged.
+    ///
+    /// The header is overwritten, too: a power cut may undo a rename or a removal, and keep that of
+    /// the segment before.
     fn release_unused(&self, id: SegmentId, size: u64) -> Result<()> {
         // Zeros need no space on most file systems, because the file has its blocks. If they cannot
         // be written, some groups may be left, so remove the file.
-        match self.erase_groups(id, size) {
-            Ok(true) => self.release_one(id, size),
-            Ok(false) | Err(_) => self.remove(id),
+        if self.is_own(id) && self.erase(id, size).is_ok() {
+            return self.release_one(id, size);
         }
+        self.remove(id)?;
+        self.sync_names()
     }
 
-    /// Overwrites the groups of a segment, durably. The header stays: without it, groups that a
-    /// crash in between leaves would say that it is damaged. Returns `false` if the file may not be
-    /// overwritten.
-    fn erase_groups(&self, id: SegmentId, size: u64) -> Result<bool> {
+    /// Overwrites the groups of a segment durably, and then its header. In this order, a crash in
+    /// between leaves no groups without a header, which would count as damage.
+    fn erase(&self, id: SegmentId, size: u64) -> Result<()> {
         let path = self.path(id);
         let end = size / BLOCK as u64 * BLOCK as u64;
         let read = self.env.open(&path)?;
+        let write = self.env.open_log(&path, false, self.direct)?;
         let mut chunk = AlignedBuf::new();
-        let mut write = None;
         let mut at = FIRST_GROUP;
         while at < end {
             let len = ERASED_AT_ONCE.min(end - at) as usize;
@@ -513,19 +506,26 @@ impl Segments {
             read.read_exact_at(at, chunk.as_mut_slice())?;
             let mut sectors = chunk.as_slice().chunks(SECTOR);
             if sectors.any(|start| GroupHeader::peek_len(start, id, SECTOR).is_some()) {
-                if !self.is_own(id) {
-                    return Ok(false);
-                }
-                let file = match &write {
-                    Some(file) => file,
-                    None => write.insert(self.env.open_log(&path, false, self.direct)?),
-                };
                 chunk.as_mut_slice().fill(0);
-                file.write_durable_at(at, &chunk)?;
+                write.write_durable_at(at, &chunk)?;
             }
             at += len as u64;
         }
-        Ok(true)
+        if end > 0 {
+            chunk.clear();
+            chunk.extend_from_slice(&[0; BLOCK]);
+            write.write_durable_at(0, &chunk)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the names in the directory durable.
+    fn sync_names(&self) -> Result<()> {
+        self.env.sync_dir(&self.dir).inspect_err(|error| {
+            if error.class() == FailureClass::Poison {
+                self.health.poison(error.clone());
+            }
+        })
     }
 
     /// Whether nothing but the log needs the file. A file with a second hard link also belongs to a
