@@ -397,6 +397,12 @@ impl Wal {
         self.shared.state.lock().begin_of_new()
     }
 
+    /// All segments before this one are closed. It is the current segment, or the first one that may
+    /// be it, while the log has none.
+    pub fn closed_before(&self) -> SegmentId {
+        self.shared.state.lock().segment.id
+    }
+
     /// Bytes of the files from segment `first` to the current one. This is the disk space of the
     /// log that a replay from `first` on needs.
     pub fn bytes_from(&self, first: SegmentId) -> u64 {
