@@ -350,16 +350,6 @@ impl Db {
             counters,
             &cx.super_versions.latest(),
         )?);
-        if point.is_some() {
-            // Files of the backup, and of loads after it, may have entries of an index that was
-            // dropped and forgotten before the point: after the drop, the database that was backed
-            // up has purged the index from its own files only. Without this, nobody would ever
-            // purge these entries.
-            let found = cx.super_versions.pin();
-            let in_files = found.version.all_index_stats().map(|stats| stats.index);
-            let in_queue = found.frozen.iter().flat_map(Flushable::indexes);
-            catalog.retire_unknown(in_files.chain(in_queue))?;
-        }
         doing.set("logging prepared transactions again");
         recover_prepared::relog(&cx, &catalog, &replayed, &*work.options.listener)?;
         work.set_catalog(Arc::clone(&catalog));
@@ -598,9 +588,10 @@ impl Db {
         self.work.flush_all()?;
         self.work.recheck_unreadable(|_| true, &mut || Ok(()))?;
         while self.work.compact_once(RestGoal::Complete)? {}
+        // Before an error for a full log: the deletions may give the room.
+        self.work.versions.delete_obsolete()?;
         // The last step has tried this, and has only logged a failure.
         self.work.forget_retired()?;
-        self.work.versions.delete_obsolete()?;
         // Fail if an earlier compaction has put a damaged file in quarantine, because that file is
         // not at rest.
         self.work.damage(|_| true).map_or(Ok(()), Err)

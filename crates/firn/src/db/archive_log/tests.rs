@@ -642,6 +642,8 @@ fn a_recovery_to_a_point_purges_indexes_that_were_dropped_since_the_backup() {
     let (dir, point) = (Path::new("/restored"), reached.point);
     let env: Arc<dyn Env> = Arc::new(env);
     let restored = Db::recover_to(Arc::clone(&env), dir, options(), point).unwrap();
+    assert_eq!(last_commit(&restored), reached.seqno);
+    restored.retire_unknown_indexes().unwrap();
     assert!(restored.catalog().retired().contains_key(&dropped));
     restored.close().unwrap();
     drop(restored);
