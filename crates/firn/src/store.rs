@@ -7,7 +7,9 @@ mod disk_reserve;
 mod file_name;
 mod open_files;
 
-use crate::base::{ErrorKind, Result};
+use crate::base::event_listener::{Listener, Severity};
+use crate::base::health::Health;
+use crate::base::{ErrorKind, FailureClass, Result};
 use crate::env::{AppendFile, Env, FileUsage, ReadFile, SpanFile};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,6 +34,7 @@ pub struct FileStore {
     archived: bool,
     reserve: Option<Arc<DiskReserve>>,
     open_files: Arc<OpenFiles>,
+    on_failure: Option<(Arc<Health>, Listener)>,
 }
 
 /// Directory inside the database's directory: links to files that the log archive is about to take.
@@ -47,6 +50,15 @@ impl FileStore {
             archived: false,
             reserve: None,
             open_files: OpenFiles::new(u64::MAX),
+            on_failure: None,
+        }
+    }
+
+    /// Lets a failed [`Self::sync_dir`] poison `health`, and tell `listener`.
+    pub fn with_health(self, health: Arc<Health>, listener: Listener) -> Self {
+        Self {
+            on_failure: Some((health, listener)),
+            ..self
         }
     }
 
@@ -335,12 +347,21 @@ impl FileStore {
         Ok(ids)
     }
 
-    /// Makes created and removed names in the directory durable.
+    /// Makes created and removed names in the directory durable. If this fails, a later sync of
+    /// anybody may succeed though names are lost, so the engine is poisoned.
     ///
     /// # Errors
-    /// `Io`.
+    /// `NoDescriptor` and `NoSpace`, which do not poison; `Io`.
     pub fn sync_dir(&self) -> Result<()> {
-        self.env.sync_dir(&self.dir)
+        self.env.sync_dir(&self.dir).inspect_err(|error| {
+            if let Some((health, listener)) = &self.on_failure
+                && error.class() == FailureClass::Poison
+                && health.poison(error.clone())
+            {
+                let what = format!("names of files cannot be made durable: {error}; writes stop");
+                listener.log(Severity::Error, &what);
+            }
+        })
     }
 }
 
