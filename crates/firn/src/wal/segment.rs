@@ -4,7 +4,7 @@ use super::frame::{FIRST_GROUP, GroupHeader, SegmentHeader};
 use super::{LogEnd, SegmentId};
 use crate::base::health::{FullDisk, Health};
 use crate::base::{Error, ErrorKind, FailureClass, Result};
-use crate::env::{AlignedBuf, BLOCK, Env, LogFile, SECTOR};
+use crate::env::{AlignedBuf, BLOCK, Env, LogFile, ReadClass, SECTOR};
 use crate::store::{DiskReserve, ReservePart};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -503,7 +503,7 @@ impl Segments {
             let len = ERASED_AT_ONCE.min(end - at) as usize;
             chunk.clear();
             chunk.extend_from_slice(&vec![0; len]);
-            read.read_exact_at(at, chunk.as_mut_slice())?;
+            read.read_exact_at(ReadClass::Log, at, chunk.as_mut_slice())?;
             let mut sectors = chunk.as_slice().chunks(SECTOR);
             if sectors.any(|start| GroupHeader::peek_len(start, id, SECTOR).is_some()) {
                 chunk.as_mut_slice().fill(0);
