@@ -103,8 +103,8 @@ firn_read_mode ha_firn::locked_mode(THD* thd, thr_lock_type lock_type, bool writ
   if (reads_without_row_locks(command)) return FIRN_READ_SNAPSHOT;
   if (lock_type == TL_READ_WITH_SHARED_LOCKS || lock_type == TL_READ_SKIP_LOCKED) return FIRN_READ_LOCK_SHARED;
   /*
-    TL_READ_NO_INSERT: the binary log gets the text of a statement that changes rows. A replica reads
-    the newest rows when it runs the text, so this server must read and lock them, too.
+    TL_READ_NO_INSERT: the binary log gets the text of a statement that changes rows. A replica
+    reads the newest rows when it runs the text, so this server must read and lock them, too.
   */
   if (command == SQLCOM_SELECT && lock_type != TL_READ_NO_INSERT && !locks_select) return FIRN_READ_SNAPSHOT;
   if (read_committed && (lock_type == TL_READ || lock_type == TL_READ_NO_INSERT) &&
@@ -115,8 +115,9 @@ firn_read_mode ha_firn::locked_mode(THD* thd, thr_lock_type lock_type, bool writ
 
 /*
   How a statement reads a table that was locked before it, by the rules of InnoDB's start_stmt(). A
-  plain SELECT reads a snapshot. All others, such as the condition of an IF or the value of a RETURN,
-  read as the outer statement or LOCK TABLES has decided: a function in a SELECT takes no locks.
+  plain SELECT reads a snapshot. All others, such as the condition of an IF or the value of a
+  RETURN, read as the outer statement or LOCK TABLES has decided: a function in a SELECT takes no
+  locks.
 */
 firn_read_mode ha_firn::nested_mode(THD* thd, thr_lock_type lock_type, bool write) const {
   const int command = thd_sql_command(thd);

@@ -397,8 +397,8 @@ impl Wal {
         self.shared.state.lock().begin_of_new()
     }
 
-    /// All segments before this one are closed. It is the current segment, or the first one that may
-    /// be it, while the log has none.
+    /// All segments before this one are closed. It is the current segment, or the first one that
+    /// may be it, while the log has none.
     pub fn closed_before(&self) -> SegmentId {
         self.shared.state.lock().segment.id
     }
