@@ -100,6 +100,7 @@ pub fn full_disk_run(seed: u64) -> Result<Stats, Failure> {
     let mut world = World::new(seed, mode_of(seed));
     let mut run = |world: &mut World| {
         world.die_at_names();
+        world.may_lack_log();
         world.recover()?;
         world.steps(rng.random_range(0..200))?;
         world.env().fill_at(rng.random_range(1..40));

@@ -132,6 +132,8 @@ pub struct World {
     has_stray_files: bool,
     /// Whether the environment may die at a change of names during an open.
     dies_at_names: bool,
+    /// Whether the log may have no segment, because the disk is full and the reserve is used up.
+    may_lack_log: bool,
     /// By counter id and generation: the largest value that the counter has had in this generation,
     /// durable or only in memory. Setting a counter to a value begins a new generation; raising it
     /// does not.
@@ -175,6 +177,7 @@ impl World {
             counters_most: BTreeMap::new(),
             has_stray_files: false,
             dies_at_names: false,
+            may_lack_log: false,
             stats: Stats::default(),
         }
     }
