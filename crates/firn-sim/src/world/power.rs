@@ -165,7 +165,7 @@ impl World {
         let from = match self.db().close() {
             Ok(()) => self.history.now(),
             Err(error) if self.env.is_dead() => return Err(error.into()),
-            // Without a segment the log has decisions in memory only, and the close cannot write them.
+            // Without a segment the log has decisions in memory only; the close cannot write them.
             Err(error) if is_refusal(&error) && self.may_lack_log => self.history.written(),
             Err(error) if is_refusal(&error) => self.history.now(),
             Err(_) => self.history.durable(),
