@@ -186,9 +186,12 @@ int ha_firn::rename_table(const char* from, const char* to) {
   if (!firn::database) return HA_ERR_INITIALIZATION;
   firn::note_binlog_position();
   const DdlWait wait(ha_thd());
-  return firn::to_server_error(firn_rename_table(firn::database, firn::TableName(from).c_str(),
-                                                 firn::TableName(to).c_str(), TableText(from).c_str(),
-                                                 TableText(to).c_str(), wait.session, wait.checks, wait.timeout_us));
+  const firn_status status =
+      firn_rename_table(firn::database, firn::TableName(from).c_str(), firn::TableName(to).c_str(),
+                        TableText(from).c_str(), TableText(to).c_str(), wait.session, wait.checks, wait.timeout_us);
+  /* The server would only say that the rename has failed; clients try again after this error. */
+  if (status == FIRN_LOCK_TIMEOUT) my_error(ER_LOCK_WAIT_TIMEOUT, MYF(0));
+  return firn::to_server_error(status);
 }
 
 int ha_firn::truncate() {

@@ -85,7 +85,12 @@ int ha_firn::refuse_unsupported(THD* thd, bool write) {
   return 0;
 }
 
-ReadIntent ha_firn::read_intent(THD* thd, thr_lock_type lock_type, bool write) const {
+/*
+  How a statement reads a table that it locks, by the rules of InnoDB's store_lock() and
+  external_lock(). Tables that its triggers and functions use are locked with it: for them the
+  command is the outer one.
+*/
+firn_read_mode ha_firn::locked_mode(THD* thd, thr_lock_type lock_type, bool write) const {
   const int command = thd_sql_command(thd);
   const bool read_committed = thd_tx_isolation(thd) <= ISO_READ_COMMITTED;
   /*
@@ -94,37 +99,51 @@ ReadIntent ha_firn::read_intent(THD* thd, thr_lock_type lock_type, bool write) c
   */
   const bool locks_select = thd_tx_isolation(thd) == ISO_SERIALIZABLE && m_session->in_multi_statement_transaction();
 
-  ReadIntent intent;
-  if (m_share->is_temporary()) {
-    /* Only its own session uses a temporary table, so nobody else changes its rows. */
-    intent.mode = FIRN_READ_SNAPSHOT;
-  } else if (write) {
-    intent.mode = FIRN_READ_LOCK_EXCLUSIVE;
-  } else if (reads_without_row_locks(command) || command == SQLCOM_LOCK_TABLES) {
-    intent.mode = FIRN_READ_SNAPSHOT;
-  } else if (lock_type == TL_READ_WITH_SHARED_LOCKS || lock_type == TL_READ_SKIP_LOCKED) {
-    intent.mode = FIRN_READ_LOCK_SHARED;
-  } else if (command == SQLCOM_SELECT && !locks_select) {
-    intent.mode = FIRN_READ_SNAPSHOT;
-  } else if (read_committed && (lock_type == TL_READ || lock_type == TL_READ_NO_INSERT) &&
-             selects_from_snapshot_at_read_committed(command)) {
-    intent.mode = FIRN_READ_SNAPSHOT;
-  } else {
-    intent.mode = FIRN_READ_LOCK_SHARED;
-  }
+  if (write) return FIRN_READ_LOCK_EXCLUSIVE;
+  if (reads_without_row_locks(command)) return FIRN_READ_SNAPSHOT;
+  if (lock_type == TL_READ_WITH_SHARED_LOCKS || lock_type == TL_READ_SKIP_LOCKED) return FIRN_READ_LOCK_SHARED;
+  /*
+    TL_READ_NO_INSERT: the binary log gets the text of a statement that changes rows. A replica
+    reads the newest rows when it runs the text, so this server must read and lock them, too.
+  */
+  if (command == SQLCOM_SELECT && lock_type != TL_READ_NO_INSERT && !locks_select) return FIRN_READ_SNAPSHOT;
+  if (read_committed && (lock_type == TL_READ || lock_type == TL_READ_NO_INSERT) &&
+      selects_from_snapshot_at_read_committed(command))
+    return FIRN_READ_SNAPSHOT;
+  return FIRN_READ_LOCK_SHARED;
+}
 
+/*
+  How a statement reads a table that was locked before it, by the rules of InnoDB's start_stmt(). A
+  plain SELECT reads a snapshot. All others, such as the condition of an IF or the value of a
+  RETURN, read as the outer statement or LOCK TABLES has decided: a function in a SELECT takes no
+  locks.
+*/
+firn_read_mode ha_firn::nested_mode(THD* thd, thr_lock_type lock_type, bool write) const {
+  const int command = thd_sql_command(thd);
+  if (write) return FIRN_READ_LOCK_EXCLUSIVE;
+  if (reads_without_row_locks(command)) return FIRN_READ_SNAPSHOT;
+  if (thd_tx_isolation(thd) != ISO_SERIALIZABLE && command == SQLCOM_SELECT && lock_type == TL_READ)
+    return FIRN_READ_SNAPSHOT;
+  return m_locked_mode;
+}
+
+ReadIntent ha_firn::read_intent(THD* thd, thr_lock_type lock_type, bool write, firn_read_mode mode) const {
+  ReadIntent intent;
+  /* Only its own session uses a temporary table, so nobody else changes its rows. */
+  intent.mode = m_share->is_temporary() ? FIRN_READ_SNAPSHOT : mode;
   if (lock_type == TL_WRITE_SKIP_LOCKED || lock_type == TL_READ_SKIP_LOCKED)
     intent.wait = FIRN_SKIP_LOCKED;
   else
     intent.wait = m_session->no_wait() ? FIRN_NOWAIT : FIRN_WAIT;
   intent.plain = lock_type <= TL_READ;
   /* SELECT … FOR UPDATE locks like a write, but reads only the columns that it selects. */
-  intent.whole_row = write && command != SQLCOM_SELECT;
-  intent.gives_back = read_committed && intent.locks();
+  intent.whole_row = write && thd_sql_command(thd) != SQLCOM_SELECT;
+  intent.gives_back = thd_tx_isolation(thd) <= ISO_READ_COMMITTED && intent.locks();
   return intent;
 }
 
-int ha_firn::begin(THD* thd, thr_lock_type lock_type, bool write) {
+int ha_firn::begin(THD* thd, thr_lock_type lock_type, bool write, bool nested) {
   if (m_statement_ends_at_unlock) forget_statement();
   if (int error = refuse_unsupported(thd, write)) return error;
   m_session = firn::Session::get(thd);
@@ -132,10 +151,11 @@ int ha_firn::begin(THD* thd, thr_lock_type lock_type, bool write) {
   if (int error = m_session->begin_statement()) return error;
   if (changes_tables(thd_sql_command(thd)))
     if (int error = firn::to_server_error(firn_refuse_prepared_changes(m_share->core()))) return error;
+  if (!nested) m_locked_mode = locked_mode(thd, lock_type, write);
   if (is_sequence())
     m_intent = ReadIntent();
   else if (!m_is_clone)
-    m_intent = read_intent(thd, lock_type, write);
+    m_intent = read_intent(thd, lock_type, write, nested ? nested_mode(thd, lock_type, write) : m_locked_mode);
   if (m_intent.locks() && m_share->is_optimistic()) (void)firn_table_expect_changes(m_share->core(), core_session());
   if (m_intent.whole_row) m_share->written(time(nullptr));
   m_locked = true;
@@ -152,7 +172,7 @@ int ha_firn::external_lock(THD* thd, int lock_type) {
     m_session = nullptr;
     return 0;
   }
-  return begin(thd, m_lock_type, lock_type == F_WRLCK);
+  return begin(thd, m_lock_type, lock_type == F_WRLCK, false);
 }
 
 /*
@@ -160,7 +180,7 @@ int ha_firn::external_lock(THD* thd, int lock_type) {
   it has locked ahead for triggers and functions.
 */
 int ha_firn::start_stmt(THD* thd, thr_lock_type lock_type) {
-  return begin(thd, lock_type, lock_type >= TL_FIRST_WRITE);
+  return begin(thd, lock_type, lock_type >= TL_FIRST_WRITE, true);
 }
 
 /*

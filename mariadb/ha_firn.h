@@ -165,12 +165,15 @@ class ha_firn final : public handler {
   /* The core's number of the clustered index. */
   uint32_t clustered_index() const { return has_primary_key() ? table_share->primary_key : FIRN_PRIMARY; }
 
-  int begin(THD* thd, thr_lock_type lock_type, bool write);
+  /* `nested`: the table was locked before, by LOCK TABLES or by the statement around this one. */
+  int begin(THD* thd, thr_lock_type lock_type, bool write, bool nested);
   void forget_statement();
   int refuse_unsupported(THD* thd, bool write);
   /* Temporary tables have no part in a commit of several engines. */
   int may_write() { return m_share->is_temporary() || is_sequence() ? 0 : m_session->may_write(); }
-  ReadIntent read_intent(THD* thd, thr_lock_type lock_type, bool write) const;
+  firn_read_mode locked_mode(THD* thd, thr_lock_type lock_type, bool write) const;
+  firn_read_mode nested_mode(THD* thd, thr_lock_type lock_type, bool write) const;
+  ReadIntent read_intent(THD* thd, thr_lock_type lock_type, bool write, firn_read_mode mode) const;
 
   /*
     Points the cursor at `index` for this statement and chooses its columns. Returns 0 or an error
@@ -246,6 +249,8 @@ class ha_firn final : public handler {
   /* The lock type of the last store_lock(), for the external_lock() that follows. */
   thr_lock_type m_lock_type = TL_UNLOCK;
   ReadIntent m_intent;
+  /* How the statement that locked the table reads it. */
+  firn_read_mode m_locked_mode = FIRN_READ_LOCK_EXCLUSIVE;
   /* The server has locked the table for a statement and has not unlocked it yet. */
   bool m_locked = false;
   /*

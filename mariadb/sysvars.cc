@@ -96,11 +96,11 @@ MYSQL_SYSVAR_ULONGLONG(block_cache_size, block_cache_size, PLUGIN_VAR_RQCMDARG,
                        nullptr, (update<unsigned long long, FIRN_OPTION_BLOCK_CACHE_SIZE>), 128 * kMiB, 8 * kMiB,
                        kMaxSize, kMiB);
 
-MYSQL_SYSVAR_ULONGLONG(memtable_size, memtable_size, PLUGIN_VAR_RQCMDARG,
-                       "Changes are collected in memory up to this many bytes and then written to a sorted file. A transaction "
-                       "with more changes than half of this, and than half of firn_wal_segment_size, writes files of its own.",
-                       nullptr, (update<unsigned long long, FIRN_OPTION_MEMTABLE_SIZE>), 64 * kMiB, kMiB, kMaxSize,
-                       kMiB);
+MYSQL_SYSVAR_ULONGLONG(
+    memtable_size, memtable_size, PLUGIN_VAR_RQCMDARG,
+    "Changes are collected in memory up to this many bytes and then written to a sorted file. A transaction "
+    "with more changes than half of this, and than half of firn_wal_segment_size, writes files of its own.",
+    nullptr, (update<unsigned long long, FIRN_OPTION_MEMTABLE_SIZE>), 64 * kMiB, kMiB, kMaxSize, kMiB);
 
 MYSQL_SYSVAR_ULONGLONG(
     txn_memory_limit, txn_memory_limit, PLUGIN_VAR_RQCMDARG,

@@ -7,19 +7,47 @@ records InnoDB's behaviour into the scripts; review the result.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from golden_scripts import Player, Script, load
 from server import ENGINE, Server
 
-SCRIPTS = sorted((Path(__file__).parent / "isolation").glob("*.script"))
+HERE = Path(__file__).parent
+SCRIPTS = sorted((HERE / "isolation").glob("*.script"))
+# These need a binary log: the server then asks for locks that a statement logged as text needs.
+BINLOG_SCRIPTS = sorted((HERE / "isolation_binlog").glob("*.script"))
+BINLOG = ("--log-bin=bin", "--binlog-format=MIXED", "--server-id=1")
 RECORD = bool(os.environ.get("FIRN_TEST_RECORD"))
 
 
 @pytest.mark.parametrize("engine", dict.fromkeys(["InnoDB", ENGINE]))
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_script(server: Server, database: str, path: Path, engine: str) -> None:
+    _play(server, database, path, engine)
+
+
+@pytest.fixture(scope="module")
+def logging_server() -> Iterator[Server]:
+    server = Server(options=list(BINLOG))
+    server.start()
+    yield server
+    server.destroy()
+
+
+@pytest.mark.parametrize("engine", dict.fromkeys(["InnoDB", ENGINE]))
+@pytest.mark.parametrize("path", BINLOG_SCRIPTS, ids=lambda path: path.stem)
+def test_script_with_a_binary_log(logging_server: Server, path: Path, engine: str) -> None:
+    database = "logged"
+    logging_server.query(f"CREATE DATABASE {database}")
+    try:
+        _play(logging_server, database, path, engine)
+    finally:
+        logging_server.query(f"DROP DATABASE {database}")
+
+
+def _play(server: Server, database: str, path: Path, engine: str) -> None:
     script = load(path)
     if RECORD and engine == "InnoDB":
         for step in script.steps:

@@ -3,7 +3,7 @@
 
 use firn::backup::{RecoveryTarget, archived_segments, find_point};
 use firn::base::options::Options;
-use firn::base::{Result, Seqno};
+use firn::base::{Error, Result, Seqno};
 use firn::db::Db;
 use firn::env::{Env, ReadClass};
 use firn::store::{FileKind, file_name};
@@ -79,5 +79,11 @@ pub fn recover(
         ..options.clone()
     };
     let db = Db::recover_to(Arc::clone(env), dir, options, reached.point)?;
+    let last = db.context().super_versions.latest().seqno;
+    if last != reached.seqno {
+        let message = format!("recovered to {last}, expected {}", reached.seqno);
+        return Err(Error::invalid(message));
+    }
+    db.retire_unknown_indexes()?;
     Ok((db, reached.seqno))
 }

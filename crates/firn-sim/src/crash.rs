@@ -3,7 +3,10 @@
 use crate::ensure;
 use crate::failure::Failure;
 use crate::world::{Stats, StepEnd, World};
+use firn::base::ErrorKind;
 use firn::base::options::CommitDurability;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 
 /// The commit durability of a seed: mostly `Sync`.
 fn mode_of(seed: u64) -> CommitDurability {
@@ -83,6 +86,76 @@ pub fn crash_run(seed: u64) -> Result<Stats, Failure> {
     let done = run(&mut world).map_err(failure_of);
     done.map(|()| world.stats())
         .map_err(|failure| failure.within(format_args!("crash seed {seed}")))
+}
+
+/// Runs random work on a disk that becomes full. The environment dies at random syncs and changes
+/// of names, several times, also during the opens, while the disk stays full or nearly full. At the
+/// end there is room again.
+///
+/// # Errors
+/// A [`Failure`] that describes the lost or wrong data, the open that failed, or the call that
+/// failed for another reason than want of room.
+pub fn full_disk_run(seed: u64) -> Result<Stats, Failure> {
+    let mut rng = StdRng::seed_from_u64(seed ^ 0xf111);
+    let mut world = World::new(seed, mode_of(seed));
+    let mut run = |world: &mut World| {
+        world.die_at_names();
+        world.may_lack_log();
+        world.recover()?;
+        world.steps(rng.random_range(0..200))?;
+        world.env().fill_at(rng.random_range(1..40));
+        for _ in 0..2 + seed % 4 {
+            world.expect_strays();
+            if rng.random_ratio(1, 4) {
+                world.lose_log_reserve()?;
+            }
+            let after = rng.random_range(1..100);
+            match rng.random() {
+                true => world.crash_at_sync(after),
+                false => world.crash_at_name_change(after),
+            }
+            let steps = rng.random_range(0..200);
+            let work = (0..steps).try_for_each(|_| step_on_full_disk(world));
+            if !survive(world, work, true)? {
+                let end = world.random_end();
+                world.crash(end, true)?;
+            }
+            match rng.random_range(0..4) {
+                0 => world.env().make_room(rng.random_range(0..600) << 10),
+                1 => world.env().fill(),
+                _ => {}
+            }
+        }
+        world.env().unfill();
+        world.db().recheck_full_disk();
+        world.check_latest()?;
+        ensure!(
+            world.accepts_writes()?,
+            "writes are refused though there is room"
+        );
+        world.steps(100)?;
+        let end = world.random_end();
+        world.crash(end, true)?;
+        world.steps(60)?;
+        world.check_latest()?;
+        world.reopen()
+    };
+    let done = run(&mut world).map_err(failure_of);
+    done.map(|()| world.stats())
+        .map_err(|failure| failure.within(format_args!("full disk seed {seed}")))
+}
+
+/// Takes one step, which a full disk may refuse.
+fn step_on_full_disk(world: &mut World) -> Result<(), StepEnd> {
+    match world.steps(1) {
+        Err(StepEnd::Engine(error)) if *error.kind() == ErrorKind::NoSpace => {
+            ensure!(world.is_open(), "the open needs room: {error}");
+            world.end_sessions();
+            world.expect_strays();
+            Ok(())
+        }
+        done => done,
+    }
 }
 
 /// Runs one workload of `steps` steps once for each of its syncs; the environment dies at that

@@ -130,6 +130,10 @@ pub struct World {
     /// Whether SSTs that belong neither to the tree nor to a transaction may be on disk until the
     /// next start, because the call that should have removed them may have failed.
     has_stray_files: bool,
+    /// Whether the environment may die at a change of names during an open.
+    dies_at_names: bool,
+    /// Whether the log may have no segment, because the disk is full and the reserve is used up.
+    may_lack_log: bool,
     /// By counter id and generation: the largest value that the counter has had in this generation,
     /// durable or only in memory. Setting a counter to a value begins a new generation; raising it
     /// does not.
@@ -172,6 +176,8 @@ impl World {
             points: point_in_time::RecoveryPoints::default(),
             counters_most: BTreeMap::new(),
             has_stray_files: false,
+            dies_at_names: false,
+            may_lack_log: false,
             stats: Stats::default(),
         }
     }

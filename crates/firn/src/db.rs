@@ -205,6 +205,7 @@ impl Db {
         let rows = Arc::clone(memory.row_cache());
         let write_sets = Arc::clone(memory.write_sets().sets());
         let mut store = FileStore::new(Arc::clone(&env), dir)
+            .with_health(Arc::clone(&health), Arc::clone(&listener))
             .with_direct_reads(options.direct_reads)
             .with_archive(options.log_archive_dir.is_some());
         store = match host {
@@ -627,16 +628,20 @@ impl Db {
         Ok(compacted)
     }
 
-    /// Flushes and compacts until the tree is at rest: all data in the last level.
+    /// Flushes and compacts until the tree is at rest: all data in the last level. Then deletes the
+    /// catalog's notes of dropped indexes of which no entry is left.
     ///
     /// # Errors
-    /// Those of [`Self::flush`] and [`Self::compact_once`]; `Corruption` also if a damaged file is
-    /// in quarantine since an earlier compaction, because that file is not at rest.
+    /// Those of [`Self::flush`], of [`Self::compact_once`] and of a commit; `Corruption` also if a
+    /// damaged file is in quarantine since an earlier compaction, because that file is not at rest.
     pub fn compact_all(&self) -> Result<()> {
         self.work.flush_all()?;
         self.work.recheck_unreadable(|_| true, &mut || Ok(()))?;
         while self.work.compact_once(RestGoal::Complete)? {}
+        // Before an error for a full log: the deletions may give the room.
         self.work.versions.delete_obsolete()?;
+        // The last step has tried this, and has only logged a failure.
+        self.work.forget_retired()?;
         // Fail if an earlier compaction has put a damaged file in quarantine, because that file is
         // not at rest.
         self.work.damage(|_| true).map_or(Ok(()), Err)

@@ -212,9 +212,10 @@ pub trait LogFile: Send + Sync {
     /// Writes zeros over the first `len` bytes and syncs, so that later writes change no file
     /// metadata.
     fn preallocate(&self, len: u64) -> Result<()>;
-    /// Reserves disk space for the first `len` bytes and syncs the size. The bytes read as zeros,
-    /// and later writes need no free space. But the first write to each block changes file
-    /// metadata, so syncing it takes longer than after [`Self::preallocate`].
+    /// Reserves disk space for the first `len` bytes and syncs the file. Bytes that the file has
+    /// stay, those behind its end read as zeros, and later writes need no free space. But the first
+    /// write to each new block changes file metadata, so syncing it takes longer than after
+    /// [`Self::preallocate`].
     fn reserve(&self, len: u64) -> Result<()>;
     /// Writes whole units, the last one padded with zeros, at a multiple of the unit. Durable on
     /// return. If the file was opened with `direct`, the write bypasses the page cache. So

@@ -17,7 +17,9 @@ mod read_batch;
 #[cfg(test)]
 pub(crate) mod testing;
 
-use crate::base::{ErrorKind, Result};
+use crate::base::event_listener::{Listener, Severity};
+use crate::base::health::Health;
+use crate::base::{ErrorKind, FailureClass, Result};
 use crate::env::{AppendFile, Env, FileUsage, ReadFile, SpanFile};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,6 +49,7 @@ pub struct FileStore {
     reserve: Option<Arc<DiskReserve>>,
     open_files: Arc<OpenFiles>,
     pool: Option<Arc<PooledBlocks>>,
+    on_failure: Option<(Arc<Health>, Listener)>,
 }
 
 /// Directory inside the database's directory: links to files that the log archive is about to take.
@@ -63,6 +66,15 @@ impl FileStore {
             reserve: None,
             open_files: OpenFiles::new(u64::MAX),
             pool: None,
+            on_failure: None,
+        }
+    }
+
+    /// Lets a failed [`Self::sync_dir`] poison `health`, and tell `listener`.
+    pub fn with_health(self, health: Arc<Health>, listener: Listener) -> Self {
+        Self {
+            on_failure: Some((health, listener)),
+            ..self
         }
     }
 
@@ -373,12 +385,21 @@ impl FileStore {
         Ok(ids)
     }
 
-    /// Makes created and removed names in the directory durable.
+    /// Makes created and removed names in the directory durable. If this fails, a later sync of
+    /// anybody may succeed though names are lost, so the engine is poisoned.
     ///
     /// # Errors
-    /// `Io`.
+    /// `NoDescriptor` and `NoSpace`, which do not poison; `Io`.
     pub fn sync_dir(&self) -> Result<()> {
-        self.env.sync_dir(&self.dir)
+        self.env.sync_dir(&self.dir).inspect_err(|error| {
+            if let Some((health, listener)) = &self.on_failure
+                && error.class() == FailureClass::Poison
+                && health.poison(error.clone())
+            {
+                let what = format!("names of files cannot be made durable: {error}; writes stop");
+                listener.log(Severity::Error, &what);
+            }
+        })
     }
 }
 

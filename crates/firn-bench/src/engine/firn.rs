@@ -180,12 +180,14 @@ impl Session for FirnSession {
         self.begin();
         self.key_of(key);
         let point = self.transaction.read_point();
-        let found = self.transaction.get(&point, &self.key, ReadClass::Point, |key, value| {
-            out.clear();
-            out.extend_from_slice(value.head);
-            out.extend_from_slice(value.tail);
-            key.kind.is_put()
-        })?;
+        let found = self
+            .transaction
+            .get(&point, &self.key, ReadClass::Point, |key, value| {
+                out.clear();
+                out.extend_from_slice(value.head);
+                out.extend_from_slice(value.tail);
+                key.kind.is_put()
+            })?;
         self.transaction.commit()?;
         Ok(found == Some(true))
     }

@@ -204,8 +204,9 @@ impl World {
         self.check_files(files)
     }
 
-    /// Checks that each SST on disk belongs to the tree, which has `files` SSTs, or to an open or
-    /// prepared transaction, or waits for its deletion.
+    /// Checks that each SST on disk belongs to the tree, which has `files` SSTs, to an ingested run
+    /// that waits for its place in the tree, because the disk is full, or to an open or prepared
+    /// transaction, or waits for its deletion.
     fn check_files(&self, files: u64) -> Result<(), StepEnd> {
         let names = firn::env::Env::list_dir(&self.env, Path::new(DIR))?;
         let stored = names.iter().filter(|name| name.ends_with(".sst")).count() as u64;
@@ -214,11 +215,14 @@ impl World {
         // An open removes only some of many files that nothing names, and leaves the others to the
         // delete pacer. A full compaction removes them all.
         let (waiting, _) = self.db().context().ingest.versions().obsolete();
-        let named = files + spilled as u64;
+        let queue = self.db().context().super_versions.latest().super_version;
+        let runs = queue.frozen.iter().filter_map(|queued| queued.run());
+        let queued: usize = runs.map(|run| run.run().files.len()).sum();
+        let named = files + (spilled + queued) as u64;
         ensure!(
             (named..=named + waiting).contains(&stored) || self.has_stray_files,
-            "{stored} SSTs are stored, {files} of them in the tree, {spilled} of transactions, {waiting} \
-             wait for their deletion"
+            "{stored} SSTs are stored, {files} of them in the tree, {queued} of runs, {spilled} of \
+             transactions, {waiting} wait for their deletion"
         );
         Ok(())
     }

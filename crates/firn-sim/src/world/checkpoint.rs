@@ -95,6 +95,8 @@ impl World {
 
     /// Opens the checkpoint in `dir` on `disk` and reads its contents.
     fn look_at(&self, disk: &MemEnv, dir: &Path) -> Result<DatabaseContents, StepEnd> {
+        // To open a checkpoint takes room.
+        disk.unfill();
         let opened = Db::open(Arc::new(disk.clone()), dir, self.options.clone(), None);
         match opened {
             Ok(db) => self.see_in(&db),
@@ -112,6 +114,7 @@ impl World {
     /// Checks, on a copy of the disk, that writes to the checkpoint do not change the database.
     fn check_apart(&mut self, dir: &Path) -> Result<(), StepEnd> {
         let disk = self.env.copy();
+        disk.unfill();
         let env: Arc<dyn Env> = Arc::new(disk.clone());
         let options = self.options.clone();
         let copy = Db::open(Arc::clone(&env), dir, options.clone(), None)?;

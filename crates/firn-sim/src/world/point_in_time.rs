@@ -6,6 +6,7 @@ use crate::archive_recovery::{self, ARCHIVE};
 use crate::ensure;
 use firn::backup::RecoveryTarget;
 use firn::base::Seqno;
+use firn::catalog::CATALOG_INDEX;
 use firn::db::Db;
 use firn::env::Env;
 use rand::Rng;
@@ -171,7 +172,26 @@ impl World {
         };
         let again = Db::open(env, dir, options, None)?;
         self.compare(&again, &seen, "opened again")?;
+        again.compact_all()?;
+        Self::check_no_garbage(&again, &seen)?;
         self.stats.points += 1;
+        Ok(())
+    }
+
+    /// Checks that after a full compaction no file has entries of an index that was dropped before
+    /// the state `expected`.
+    fn check_no_garbage(db: &Db, expected: &DatabaseContents) -> Result<(), StepEnd> {
+        let live = expected.tables.values().flatten();
+        let live: Vec<_> = live.chain(&super::LOOSE).collect();
+        let version = &db.context().super_versions.latest().super_version.version;
+        let found = version.all_index_stats().map(|stats| stats.index);
+        let garbage: Vec<_> = found
+            .filter(|id| *id != CATALOG_INDEX && !live.contains(&id))
+            .collect();
+        ensure!(
+            garbage.is_empty(),
+            "files have entries of the dropped indexes {garbage:?}"
+        );
         Ok(())
     }
 

@@ -1,12 +1,14 @@
 //! Power cuts, kills, restarts, and the checks of the recovered state.
 
-use super::{StepEnd, World, is_refusal};
+use super::{DIR, StepEnd, World, is_refusal};
 use crate::ensure;
 use crate::failure::Failure;
 use crate::model::Moment;
 use firn::base::ErrorKind;
-use firn::env::MemEnv;
+use firn::env::{Env, MemEnv};
+use firn::store::ReservePart;
 use rand::Rng;
+use std::path::Path;
 
 /// A counter that the model does not know.
 const UNKNOWN_COUNTER: u64 = 9999;
@@ -24,6 +26,17 @@ impl World {
     /// Makes the environment die when the `n`-th sync from now begins.
     pub fn crash_at_sync(&self, n: u64) {
         self.env.crash_at_sync(self.env.sync_points() + n);
+    }
+
+    /// Makes the environment die before the `n`-th change of names from now: before a file is
+    /// created, renamed, linked or removed.
+    pub fn crash_at_name_change(&self, n: u64) {
+        self.env.crash_at_name_change(self.env.name_changes() + n);
+    }
+
+    /// From now on, the environment may also die at a change of names during an open.
+    pub fn die_at_names(&mut self) {
+        self.dies_at_names = true;
     }
 
     /// Crashes the environment and opens the database again; with `during_recovery`, the
@@ -44,7 +57,10 @@ impl World {
             let again = during_recovery && self.lucky(30);
             if again {
                 let after = self.rng.random_range(1..12);
-                self.crash_at_sync(after);
+                match self.dies_at_names && self.rng.random() {
+                    true => self.crash_at_name_change(after),
+                    false => self.crash_at_sync(after),
+                }
             }
             match self.start() {
                 // An open may succeed although the environment died in it: the last call of an open
@@ -63,6 +79,7 @@ impl World {
             }
             // Cancel the planned death: the environment lives until the caller plans another.
             self.env.crash_at_sync(0);
+            self.env.crash_at_name_change(0);
             break;
         }
         let from = match cut {
@@ -73,6 +90,26 @@ impl World {
         self.check_kept()?;
         self.open_sessions();
         Ok(())
+    }
+
+    /// Removes the log's part of the disk reserve, durably, if it is there: an administrator in
+    /// search of room may do so, and many deletions on a full disk use it up.
+    ///
+    /// # Errors
+    /// [`StepEnd::Engine`] if the environment has died.
+    pub fn lose_log_reserve(&mut self) -> Result<(), StepEnd> {
+        let dir = Path::new(DIR);
+        let part = dir.join(ReservePart::Log.name());
+        if self.env.exists(&part)? {
+            self.env.remove(&part)?;
+            self.env.sync_dir(dir)?;
+        }
+        Ok(())
+    }
+
+    /// From now on, the log may have no segment on a full disk.
+    pub fn may_lack_log(&mut self) {
+        self.may_lack_log = true;
     }
 
     /// Chooses a power cut (70 %) or a kill.
@@ -128,6 +165,8 @@ impl World {
         let from = match self.db().close() {
             Ok(()) => self.history.now(),
             Err(error) if self.env.is_dead() => return Err(error.into()),
+            // Without a segment the log has decisions in memory only; the close cannot write them.
+            Err(error) if is_refusal(&error) && self.may_lack_log => self.history.written(),
             Err(error) if is_refusal(&error) => self.history.now(),
             Err(_) => self.history.durable(),
         };

@@ -185,6 +185,24 @@ impl World {
         Ok(())
     }
 
+    /// Records the decision about a prepared transaction. If the log has no segment, because the
+    /// disk is full, the call fails, but the decision counts; it becomes durable later.
+    fn record_decision(
+        &mut self,
+        result: firn::base::Result<bool>,
+        xid: &[u8],
+        event: Event,
+    ) -> Result<bool, StepEnd> {
+        let undecided = self.db().prepared_xids().iter().any(|one| one == xid);
+        match result {
+            Err(error) if *error.kind() == ErrorKind::NoSpace && !undecided => {
+                self.history.record(event);
+                Ok(true)
+            }
+            result => self.record_if(result, event),
+        }
+    }
+
     /// Commits or rolls back, by xid, a prepared transaction that no session owns.
     pub(super) fn decide_detached(&mut self) -> Result<(), StepEnd> {
         let db = Arc::clone(self.db());
@@ -201,11 +219,11 @@ impl World {
         let known = match self.rng.random() {
             true => {
                 let result = db.commit_xid(&xid);
-                self.record_if(result, Event::CommitPrepared(xid.clone()))?
+                self.record_decision(result, &xid, Event::CommitPrepared(xid.clone()))?
             }
             false => {
                 let result = db.rollback_xid(&xid);
-                self.record_if(result, Event::RollbackPrepared(xid.clone()))?
+                self.record_decision(result, &xid, Event::RollbackPrepared(xid.clone()))?
             }
         };
         ensure!(known, "prepared transaction {xid:?} is not known");

@@ -1,6 +1,6 @@
 //! Power cuts and kills.
 
-use firn_sim::crash::{crash_run, every_sync_run};
+use firn_sim::crash::{crash_run, every_sync_run, full_disk_run};
 
 #[test]
 fn nothing_acknowledged_is_lost_at_random_crashes() {
@@ -10,6 +10,13 @@ fn nothing_acknowledged_is_lost_at_random_crashes() {
     // one.
     for seed in (0..150).chain([708_963, 9812]) {
         crash_run(seed).unwrap();
+    }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_at_crashes_on_a_full_disk() {
+    for seed in (0..150).chain([52_710_022, 52_710_202, 52_710_519, 52_711_171]) {
+        full_disk_run(seed).unwrap();
     }
 }
 

@@ -43,7 +43,8 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 /// Invariants: each span is reserved once and written once. A span is durable before a log record
 /// refers to it. After a failed sync the file takes no further spans, and the spans that were not
 /// durable yet are lost: their transactions cannot commit, so nothing ever refers to these spans.
-/// Therefore a failed sync of a blob file need not poison the engine, as one of the log does.
+/// Therefore a failed sync of a blob file need not poison the engine, as one of the log does. A
+/// failed sync of the directory does: it concerns all names in there.
 ///
 /// Rejected: a file for each transaction or thread, which means thousands of small files or a sync
 /// for each.

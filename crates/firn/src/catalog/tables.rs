@@ -648,6 +648,36 @@ impl Catalog {
         Ok(self.install(entry, &new, seqno))
     }
 
+    /// Retires those indexes of `found` that the catalog has given out, that no table has, and that
+    /// are not retired yet. Durable on return. `found` are the indexes of which files or memtables
+    /// have entries. To be called before the first transaction.
+    ///
+    /// # Errors
+    /// Those of a commit: `NoSpace`, `Poisoned`, `ShutDown`, `Io`.
+    pub fn retire_unknown(&self, found: impl Iterator<Item = IndexId>) -> Result<()> {
+        let _one = self.changing.lock();
+        // Larger ids belong to callers that use the store without tables.
+        let last = self.last_index_id();
+        let unknown: BTreeSet<IndexId> = {
+            let known = self.known.read();
+            let is_known = |id| {
+                id == CATALOG_INDEX || known.owner(id).is_some() || known.retired.contains_key(&id)
+            };
+            let given_out = found.filter(|id| u64::from(*id) <= last);
+            given_out.filter(|id| !is_known(*id)).collect()
+        };
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        let mut batch = Batch::new();
+        for id in &unknown {
+            batch.add(&retired_key(*id), Kind::Put, Value::EMPTY);
+        }
+        let seqno = self.write_retirement(&batch, "retire indexes that no table has")?;
+        self.retire_known(&Vec::from_iter(unknown), seqno);
+        Ok(())
+    }
+
     /// Forgets the retired indexes in `gone`. No file and no memtable may hold an entry of them.
     /// The caller must have called [`Self::pinned_retired`] before it looked for entries, and
     /// `gone` must have none of the indexes that this call returned.

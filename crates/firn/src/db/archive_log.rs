@@ -8,6 +8,7 @@ use crate::base::event_listener::Severity;
 use crate::base::options::Options;
 use crate::base::{ErrorKind, Result};
 use crate::env::Env;
+use crate::version::Flushable;
 use crate::write::OwnedBinlogPosition;
 use std::path::Path;
 use std::sync::Arc;
@@ -106,7 +107,7 @@ impl Db {
     /// Opens a restored backup and replays the archived segments that follow its log, up to
     /// `point`, as found by [`crate::backup::find_point`]. The files that the log names must be in
     /// `dir`. On return, no commit behind the point is in the files or in the log. If the recovery
-    /// is interrupted, `dir` must not be used.
+    /// is interrupted, `dir` must not be used. Call [`Self::retire_unknown_indexes`] next.
     ///
     /// # Errors
     /// Those of [`Self::open`].
@@ -117,6 +118,23 @@ impl Db {
         point: RecoveryPoint,
     ) -> Result<Arc<Self>> {
         Self::open_at(OpenedOn::Env(env, None), dir, options, None, Some(point))
+    }
+
+    /// After a recovery to a point, and before the first transaction: retires the indexes that no
+    /// table has and of which files or memtables have entries. If there are any, that is a commit.
+    ///
+    /// The log that was replayed may say that an index was dropped, and then that nothing has
+    /// entries of it any more. That was true of the files of the database that was backed up, but
+    /// not of those of the backup, nor of those of loads after it. Without this call nobody would
+    /// ever purge these entries.
+    ///
+    /// # Errors
+    /// Those of a commit: `NoSpace`, `Poisoned`, `ShutDown`, `Io`.
+    pub fn retire_unknown_indexes(&self) -> Result<()> {
+        let found = self.cx.super_versions.pin();
+        let in_files = found.version.all_index_stats().map(|stats| stats.index);
+        let in_queue = found.frozen.iter().flat_map(Flushable::indexes);
+        self.catalog().retire_unknown(in_files.chain(in_queue))
     }
 }
 

@@ -482,7 +482,7 @@ impl BackgroundWork {
             if !self.running.lock().is_busy() {
                 self.health.set_full(FullDisk::Compaction, false);
             }
-            if let Err(error) = self.forget_retired(&retired) {
+            if let Err(error) = self.forget_retired() {
                 // No writer waits for this.
                 let message = format!("dropped indexes cannot be forgotten: {error}");
                 self.options.listener.log(Severity::Warning, &message);
@@ -729,10 +729,14 @@ impl BackgroundWork {
     }
 
     /// Forgets the retired indexes of which neither a file nor a memtable has an entry any more.
-    fn forget_retired(&self, retired: &RetiredIndexes) -> Result<()> {
-        let Some(catalog) = self.catalog.get().filter(|_| !retired.is_empty()) else {
+    pub(super) fn forget_retired(&self) -> Result<()> {
+        let Some(catalog) = self.catalog.get() else {
             return Ok(());
         };
+        let retired = catalog.retired();
+        if retired.is_empty() {
+            return Ok(());
+        }
         // Retired indexes into which open transactions may still commit entries are pinned. Read
         // which ones are pinned before pinning the super version. A transaction commits its entries
         // before it unpins its indexes, so the super version has all entries of an index that is

@@ -68,6 +68,9 @@ struct MemEnvState {
     locks: Vec<PathBuf>,
     sync_points: u64,
     crash_at: Option<u64>,
+    /// Number of changes of names so far, and the one at which the environment dies.
+    name_changes: u64,
+    crash_at_name_change: Option<u64>,
     dead: bool,
     /// Largest number of blocks that all files together may take; `None` for no limit.
     capacity: Option<usize>,
@@ -118,8 +121,18 @@ impl MemEnvState {
         if self.disk.find(path).is_none() {
             self.take(1, "create", path)?;
         }
+        self.name_change("create", path)?;
         let inode = self.disk.create(path);
         inode.ok_or_else(|| missing("create", path))
+    }
+
+    /// Counts a change of names. The environment dies before this change if it is the one given to
+    /// [`MemEnv::crash_at_name_change`].
+    fn name_change(&mut self, what: &str, path: &Path) -> Result<()> {
+        self.alive(what, path)?;
+        self.name_changes += 1;
+        self.dead |= self.crash_at_name_change == Some(self.name_changes);
+        self.alive(what, path)
     }
 
     /// Counts a sync point. The environment dies if this sync point is the one given to
@@ -162,6 +175,18 @@ impl MemEnv {
     /// sync point was to make durable.
     pub fn crash_at_sync(&self, n: u64) {
         self.state().crash_at = Some(n);
+    }
+
+    /// Number of changes of names so far: files created, renamed, linked and removed.
+    pub fn name_changes(&self) -> u64 {
+        self.state().name_changes
+    }
+
+    /// Lets the environment die before its `n`-th [change of names](Self::name_changes), counted
+    /// from the creation of the environment. That call, and all later calls that change something,
+    /// fail with an `Io` error.
+    pub fn crash_at_name_change(&self, n: u64) {
+        self.state().crash_at_name_change = Some(n);
     }
 
     /// Sets whether the write unit of logs that are opened for direct I/O from now on is a sector
@@ -368,6 +393,7 @@ impl Env for MemEnv {
         let inode = match found {
             Some(inode) => inode,
             None => {
+                state.name_change("set room aside for", path)?;
                 let inode = state.disk.create(path);
                 inode.ok_or_else(|| missing("create", path))?
             }
@@ -381,6 +407,7 @@ impl Env for MemEnv {
         state.alive("rename", aside)?;
         let inode = state.disk.find(aside);
         let inode = inode.ok_or_else(|| missing("open", aside))?;
+        state.name_change("rename", aside)?;
         let renamed = state.disk.rename(aside, path);
         renamed.ok_or_else(|| missing("rename", aside))?;
         if !inode.lock().live.is_empty() {
@@ -424,6 +451,7 @@ impl Env for MemEnv {
             let message = format!("link {}: the name is taken", to.display());
             return Err(Error::new(ErrorKind::AlreadyExists, message));
         }
+        state.name_change("link", from)?;
         let linked = state.disk.link(from, to);
         linked.ok_or_else(|| missing("link", from))
     }
@@ -467,14 +495,14 @@ impl Env for MemEnv {
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         let mut state = self.state();
-        state.alive("rename", from)?;
+        state.name_change("rename", from)?;
         let renamed = state.disk.rename(from, to);
         renamed.ok_or_else(|| missing("rename", from))
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
         let mut state = self.state();
-        state.alive("remove", path)?;
+        state.name_change("remove", path)?;
         let removed = state.disk.remove(path);
         removed.ok_or_else(|| missing("remove", path))
     }

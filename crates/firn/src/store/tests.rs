@@ -1,6 +1,8 @@
 use super::*;
 use crate::base::ErrorKind;
-use crate::env::{PosixEnv, ReadClass};
+use crate::base::event_listener::Silent;
+use crate::env::fault::{CallClass, Errno, Fault};
+use crate::env::{FaultEnv, MemEnv, PosixEnv, ReadClass};
 
 #[test]
 fn names_round_trip_and_foreign_names_are_passed_over() {
@@ -40,4 +42,30 @@ fn files_are_created_listed_read_and_removed() {
     store.remove(12).unwrap();
     assert_eq!(store.list().unwrap(), [3]);
     assert_eq!(store.open(12).err().unwrap().kind(), &ErrorKind::NotFound);
+}
+
+/// A later sync of the directory may succeed although names are lost.
+#[test]
+fn a_failed_sync_of_names_poisons_unless_it_had_no_effect() {
+    for (class, errno, poisons) in [
+        (CallClass::Sync, Errno::Io, true),
+        (CallClass::Sync, Errno::NoSpace, false),
+        (CallClass::Open, Errno::ProcessTableFull, false),
+    ] {
+        let env = FaultEnv::new(Arc::new(MemEnv::new()));
+        env.create_dir_all(Path::new("/db")).unwrap();
+        let health = Arc::new(Health::new());
+        let store = FileStore::new(Arc::new(env.clone()), "/db");
+        let store = store.with_health(Arc::clone(&health), Arc::new(Silent));
+        store.create(1).unwrap();
+        env.inject(Fault {
+            class,
+            nth: 1,
+            sticky: false,
+            errno,
+        });
+        assert!(store.sync_dir().is_err());
+        assert_eq!(health.check().is_err(), poisons, "{class:?} {errno:?}");
+        store.sync_dir().unwrap();
+    }
 }

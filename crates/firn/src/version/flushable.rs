@@ -116,6 +116,21 @@ impl Flushable {
         }
     }
 
+    /// The indexes of which this flushable has entries; an index may occur several times.
+    pub fn indexes(&self) -> Vec<IndexId> {
+        match self {
+            Self::Memtable(memtable) => {
+                let counts = memtable.all_index_counts().into_iter();
+                counts.map(|(index, _)| index).collect()
+            }
+            Self::Run(run) => {
+                let files = run.run.files.iter();
+                let stats = files.flat_map(|file| file.per_index.iter());
+                stats.map(|stats| stats.index).collect()
+            }
+        }
+    }
+
     /// Number and size of the entries of `index` in this flushable.
     pub fn index_counts(&self, index: IndexId) -> IndexCounts {
         match self {

@@ -1,10 +1,10 @@
 //! Files of log segments: names, preparation, recycling.
 
-use super::frame::{FIRST_GROUP, SegmentHeader};
+use super::frame::{FIRST_GROUP, GroupHeader, SegmentHeader};
 use super::{LogEnd, SegmentId};
 use crate::base::health::{FullDisk, Health};
 use crate::base::{Error, ErrorKind, FailureClass, Result};
-use crate::env::{AlignedBuf, BLOCK, Env, LogFile};
+use crate::env::{AlignedBuf, BLOCK, Env, LogFile, ReadClass, SECTOR};
 use crate::store::{DiskReserve, ReservePart};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -37,6 +37,9 @@ fn aside_name(first: SegmentId) -> String {
 }
 
 const ASIDE: &str = ".tmp";
+
+/// Bytes of a segment that are read, and overwritten with zeros, at once.
+const ERASED_AT_ONCE: u64 = 1 << 20;
 
 /// As [`list`]. Removes the files of segments that earlier incarnations have begun and given no id.
 pub(super) fn list_tidied(env: &dyn Env, dir: &Path) -> Result<Vec<SegmentId>> {
@@ -383,11 +386,13 @@ impl Segments {
             Err(error) if error.kind() == &ErrorKind::NoSpace => {}
             prepared => return prepared,
         }
-        let unused = old.split_off(&(used_to + 1));
         if used_to > 0 {
-            self.release(unused.into_iter().map(|(id, old)| (id, old.size)))?;
-        } else {
-            old.extend(unused);
+            let unused = old.split_off(&(used_to + 1));
+            // The last one goes first: a segment with a header says that the one before it is
+            // there.
+            for (id, old) in unused.into_iter().rev() {
+                self.release_unused(id, old.size)?;
+            }
         }
         let prepared = self.prepare(id, 0, durable);
         self.health.note(FullDisk::Log, &prepared);
@@ -443,12 +448,7 @@ impl Segments {
             // name durable before the caller writes the new header. Otherwise a power cut could
             // keep the header and undo the rename: replay would find the header of another segment
             // under the old name.
-            let synced = self.env.sync_dir(&self.dir);
-            synced.inspect_err(|error| {
-                if error.class() == FailureClass::Poison {
-                    self.health.poison(error.clone());
-                }
-            })?;
+            self.sync_names()?;
         }
         match self.env.open_log(path, false, self.direct) {
             // The handle still has the old name, which only its error messages show.
@@ -470,20 +470,88 @@ impl Segments {
         first.map_or(Ok(()), Err)
     }
 
+    /// Releases a segment behind the end of the log that replay has found.
+    ///
+    /// It may have groups, which recovery has dropped because one before them is torn. They are
+    /// overwritten first. If the process died before another segment has a name, the id would be
+    /// given out again, perhaps to the same file, and in it those groups would be valid again. And
+    /// if a power cut gave the file its old name back after another header was written to it, they
+    /// would say that the header of this segment is damaged.
+    ///
+    /// The header is overwritten, too: a power cut may undo a rename or a removal, and keep that of
+    /// the segment before.
+    fn release_unused(&self, id: SegmentId, size: u64) -> Result<()> {
+        // Zeros need no space on most file systems, because the file has its blocks. If they cannot
+        // be written, some groups may be left, so remove the file.
+        if self.is_own(id) && self.erase(id, size).is_ok() {
+            return self.release_one(id, size);
+        }
+        self.remove(id)?;
+        self.sync_names()
+    }
+
+    /// Overwrites the groups of a segment durably, and then its header. In this order, a crash in
+    /// between leaves no groups without a header, which would count as damage.
+    fn erase(&self, id: SegmentId, size: u64) -> Result<()> {
+        let path = self.path(id);
+        let end = size / BLOCK as u64 * BLOCK as u64;
+        let read = self.env.open(&path)?;
+        let write = self.env.open_log(&path, false, self.direct)?;
+        let mut chunk = AlignedBuf::new();
+        let mut at = FIRST_GROUP;
+        while at < end {
+            let len = ERASED_AT_ONCE.min(end - at) as usize;
+            chunk.clear();
+            chunk.extend_from_slice(&vec![0; len]);
+            read.read_exact_at(ReadClass::Log, at, chunk.as_mut_slice())?;
+            let mut sectors = chunk.as_slice().chunks(SECTOR);
+            if sectors.any(|start| GroupHeader::peek_len(start, id, SECTOR).is_some()) {
+                chunk.as_mut_slice().fill(0);
+                write.write_durable_at(at, &chunk)?;
+            }
+            at += len as u64;
+        }
+        if end > 0 {
+            chunk.clear();
+            chunk.extend_from_slice(&[0; BLOCK]);
+            write.write_durable_at(0, &chunk)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the names in the directory durable.
+    fn sync_names(&self) -> Result<()> {
+        self.env.sync_dir(&self.dir).inspect_err(|error| {
+            if error.class() == FailureClass::Poison {
+                self.health.poison(error.clone());
+            }
+        })
+    }
+
+    /// Whether nothing but the log needs the file. A file with a second hard link also belongs to a
+    /// checkpoint, so it must not be overwritten.
+    fn is_own(&self, id: SegmentId) -> bool {
+        self.env.links(&self.path(id)).is_ok_and(|n| n == 1)
+    }
+
+    fn remove(&self, id: SegmentId) -> Result<()> {
+        match self.env.remove(&self.path(id)) {
+            Err(error) if error.kind() != &ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     fn release_one(&self, id: SegmentId, size: u64) -> Result<()> {
-        // A file with a second hard link also belongs to a checkpoint, so it must not be
-        // overwritten.
-        let is_own = || self.env.links(&self.path(id)).is_ok_and(|n| n == 1);
         if self.kept.as_ref().is_some_and(|k| !k.has(ReservePart::Log)) {
             // A segment that was made of the reserve and never written to has length 0, so its
             // allocated size counts.
             let usage = self.env.usage(&self.path(id));
             let bytes = usage.map_or(size, |usage| usage.allocated.max(size));
-            if bytes >= ReservePart::Log.bytes() && is_own() {
+            if bytes >= ReservePart::Log.bytes() && self.is_own(id) {
                 return self.give_back(id, bytes);
             }
         }
-        if size == self.size && is_own() {
+        if size == self.size && self.is_own(id) {
             let keeps = || self.spare.lock().len() < self.spare_max;
             // Open the file without the lock of `spare`, for which `take_spare` would have to wait.
             let file = keeps().then(|| self.env.open_log(&self.path(id), false, self.direct));
@@ -496,10 +564,7 @@ impl Segments {
                 return Ok(());
             }
         }
-        match self.env.remove(&self.path(id)) {
-            Err(error) if error.kind() != &ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        self.remove(id)
     }
 
     pub(super) fn path(&self, id: SegmentId) -> PathBuf {

@@ -391,8 +391,15 @@ impl Wal {
         self.shared.state.lock().appended
     }
 
-    /// The current segment: later appends go to it or to a later segment.
+    /// The current segment: later appends go to it or to a later segment. While the log has none,
+    /// an older one, which exists. So a manifest may name the result as the begin of the log.
     pub fn current_segment(&self) -> SegmentId {
+        self.shared.state.lock().begin_of_new()
+    }
+
+    /// All segments before this one are closed. It is the current segment, or the first one that
+    /// may be it, while the log has none.
+    pub fn closed_before(&self) -> SegmentId {
         self.shared.state.lock().segment.id
     }
 
@@ -560,7 +567,7 @@ impl Shared {
             }
             return Ok(Appended {
                 lsn: state.appended,
-                segment: state.segment.id,
+                segment: state.begin_of_new(),
             });
         }
     }

@@ -34,8 +34,11 @@ fn options(segment_size: u64) -> Options {
 }
 
 fn open(env: &MemEnv, segment_size: u64) -> Result<Arc<Db>> {
-    let env: Arc<dyn Env> = Arc::new(env.clone());
-    Db::open(env, Path::new("/db"), options(segment_size), None)
+    open_with(env, options(segment_size))
+}
+
+fn open_with(env: &MemEnv, options: Options) -> Result<Arc<Db>> {
+    Db::open(Arc::new(env.clone()), Path::new("/db"), options, None)
 }
 
 fn table(db: &Db, name: &str) -> Arc<Table> {
@@ -393,6 +396,63 @@ fn a_start_on_a_full_disk_may_be_killed_at_any_sync() {
         assert_eq!(rows(&db, &table(&db, "d/kept")), ROWS, "{context}");
     }
     assert!(killed > 7, "{killed} syncs");
+}
+
+/// A full disk has left the log without a segment for the next commits. The open that follows
+/// flushes what it has recovered. The manifest must then name a log segment that exists, though
+/// the log has none for new commits: the process may be killed before there is room for one.
+#[test]
+fn a_flush_without_a_log_segment_leaves_a_database_that_opens() {
+    // The memtable has room for all commits, and there is less room on the disk than for a segment.
+    let open = |env: &MemEnv| {
+        let usual = Options {
+            wal_segment_size: 2 << 20,
+            background_jobs: 0,
+            ..Options::default()
+        };
+        open_with(env, usual).unwrap()
+    };
+    let env = MemEnv::new();
+    drop(filled(&env, 64 << 10));
+    let env = env.kill();
+    let db = open(&env);
+    env.fill();
+    let kept = table(&db, "d/kept");
+    while put(&db, &kept, ROWS).is_ok() {
+        delete(&db, &kept, ROWS..ROWS + 1).unwrap();
+    }
+    // Use up the reserve of the log.
+    let deleted = (0..ROWS).find(|&id| delete(&db, &kept, id..id + 1).is_err());
+    let deleted = deleted.expect("the disk reserve takes no end of deletions");
+    assert!(deleted > 100 && !has(&db, ReservePart::Log));
+    drop((kept, db));
+    let env = env.kill();
+    // The process has created the file of the next segment and was killed before it found no room.
+    let last = newest_segment(&env);
+    let next = Path::new("/db").join(firn::wal::segment_name(last + 1));
+    env.place(&next, Vec::new());
+    env.fill();
+    env.make_room(300 << 10);
+    let db = open(&env);
+    assert_eq!(db.condition(), Condition::ReadOnly);
+    drop(db);
+    let env = env.kill();
+    let db = open(&env);
+    assert_eq!(rows(&db, &table(&db, "d/kept")), ROWS - deleted);
+    drop(db);
+    let env = env.kill();
+    env.unfill();
+    let db = open(&env);
+    put(&db, &table(&db, "d/kept"), ROWS).unwrap();
+    assert_eq!(rows(&db, &table(&db, "d/kept")), ROWS - deleted + 1);
+}
+
+fn newest_segment(env: &MemEnv) -> u64 {
+    let names = env.list_dir(Path::new("/db")).unwrap();
+    let ids = names
+        .iter()
+        .filter_map(|name| firn::wal::parse_segment_name(name));
+    ids.max().unwrap()
 }
 
 /// Number of SSTs on disk.

@@ -85,6 +85,7 @@ pub fn run(args: &Restore, archive: &Path, target: &Target, out: &Output) -> Res
         );
         return Err(Error::corruption("log", 0, message));
     }
+    db.retire_unknown_indexes()?;
     for (seqno, what) in &reached.doubtful {
         notes.push(format!(
             "commit {seqno} ({what}) was made shortly before this place was reached, and may stand behind it in the binary \

@@ -310,7 +310,7 @@ impl Archiver {
             env, archive, dir, ..
         } = &self.parts;
         let name = segment_name(last);
-        let same = last < self.parts.wal.current_segment()
+        let same = last < self.parts.wal.closed_before()
             && env.exists(&dir.join(&name))?
             && fingerprint(&**env, dir, last)? == fingerprint(&**env, archive, last)?;
         if same {

@@ -4,7 +4,8 @@ use super::*;
 use crate::backup::{RecoveryTarget, archived_segments, coverage, find_point};
 use crate::base::event_listener::EventListener;
 use crate::base::options::CommitDurability;
-use crate::base::{ErrorKind, Value};
+use crate::base::{ErrorKind, IndexId, Value};
+use crate::catalog::{CATALOG_INDEX, NewTable, TableLocking, TableSchema};
 use crate::env::fault::{CallClass, Errno, Fault};
 use crate::env::{FaultEnv, MemEnv, ReadClass};
 use crate::txn::Isolation;
@@ -565,4 +566,91 @@ fn a_recovery_to_a_point_on_a_full_disk_never_goes_beyond_it() {
         assert_eq!(db.prepared_xids(), [b"x"]);
     }
     assert!(done > 0 && refused > 0, "{done} done, {refused} refused");
+}
+
+/// A table without columns that matter, with one row. Returns the id of its index.
+fn table_with_row(db: &Db, name: &str) -> IndexId {
+    let schema = TableSchema {
+        version: 2,
+        record_len: 8,
+        null_bytes: 1,
+        columns: Vec::new(),
+        indexes: Vec::new(),
+        primary: None,
+        auto_increment: None,
+        locking: TableLocking::Pessimistic,
+    };
+    let new = NewTable {
+        schema,
+        frm: b"",
+        version: b"",
+        created_micros: 0,
+    };
+    let id = db.catalog().create(name, new).unwrap().clustered.id;
+    let mut txn = db.new_transaction(db.new_owner(0));
+    txn.begin_statement(1, Isolation::RepeatableRead, 1000, false);
+    let key = [&id.to_be_bytes()[..], b"row"].concat();
+    txn.put(&key, Value::whole(b"value")).unwrap();
+    txn.commit().unwrap();
+    id
+}
+
+/// The indexes of which files have entries, but not the catalog's own.
+fn indexes_in_files(db: &Db) -> Vec<IndexId> {
+    let version = db.work.versions.current();
+    let mut ids: Vec<_> = version.all_index_stats().map(|stats| stats.index).collect();
+    ids.retain(|id| *id != CATALOG_INDEX);
+    ids.sort_unstable();
+    ids
+}
+
+/// The backup's files have entries of a table that was dropped later, and the log says that the
+/// index was dropped, and also that it is forgotten.
+#[test]
+fn a_recovery_to_a_point_purges_indexes_that_were_dropped_since_the_backup() {
+    let env = MemEnv::new();
+    env.create_dir_all(Path::new(ARCHIVE)).unwrap();
+    let db = open(Arc::new(env.clone()), DB);
+    let kept = table_with_row(&db, "d/kept");
+    let dropped = table_with_row(&db, "d/dropped");
+    write(&db, 1);
+    db.checkpoint(Path::new("/backup"), true).unwrap();
+    let backup = last_commit(&db);
+    assert_eq!(indexes_in_files(&db), [kept, dropped, 1000]);
+    db.catalog().drop_table("d/dropped").unwrap();
+    db.compact_all().unwrap();
+    db.compact_all().unwrap();
+    assert!(db.catalog().retired().is_empty());
+    assert_eq!(indexes_in_files(&db), [kept, 1000]);
+    archive(&db).unwrap();
+    let last = archived_segments(&env, Path::new("/backup")).unwrap();
+    let last = *last.last().unwrap();
+    let reached = find_point(&env, Path::new(ARCHIVE), last, backup, &RecoveryTarget::End).unwrap();
+    copy_dir(&env, "/backup", "/restored");
+    for id in archived_in(&env) {
+        let name = crate::wal::segment_name(id);
+        if id > last && id <= reached.point.segment {
+            let segment = env.read(&Path::new(ARCHIVE).join(&name)).unwrap();
+            env.place(&Path::new("/restored").join(&name), segment);
+        }
+    }
+    let options = || Options {
+        background_jobs: 0,
+        wal_segment_size: 16 << 10,
+        ..Options::default()
+    };
+    let (dir, point) = (Path::new("/restored"), reached.point);
+    let env: Arc<dyn Env> = Arc::new(env);
+    let restored = Db::recover_to(Arc::clone(&env), dir, options(), point).unwrap();
+    assert_eq!(last_commit(&restored), reached.seqno);
+    restored.retire_unknown_indexes().unwrap();
+    assert!(restored.catalog().retired().contains_key(&dropped));
+    restored.close().unwrap();
+    drop(restored);
+    // The note is durable.
+    let restored = Db::open(env, dir, options(), None).unwrap();
+    assert!(restored.catalog().retired().contains_key(&dropped));
+    restored.compact_all().unwrap();
+    assert_eq!(indexes_in_files(&restored), [kept, 1000]);
+    assert!(restored.catalog().retired().is_empty());
 }

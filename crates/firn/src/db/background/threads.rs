@@ -140,7 +140,7 @@ impl BackgroundWork {
                 doing.set("forgetting dropped indexes");
                 // A compaction thread does so, too, but only when no job is due, and every choice
                 // of a job visits the dropped indexes that are known.
-                if let Err(error) = self.forget_retired(&self.retired()) {
+                if let Err(error) = self.forget_retired() {
                     self.failed("forgetting dropped indexes", &error);
                 }
                 forgotten_us = now_us;

@@ -262,3 +262,42 @@ fn a_file_is_cut_at_once_and_durably_with_the_next_sync() {
         "{lengths:?}"
     );
 }
+
+#[test]
+fn it_dies_before_the_change_of_names_that_was_asked_for() {
+    let steps: [fn(&MemEnv) -> Result<()>; 7] = [
+        |env| env.create(&path("a")).map(drop),
+        |env| env.open_log(&path("b"), true, false).map(drop),
+        |env| env.allocate(&path("c"), 4096).map(drop),
+        |env| env.create_from_allocated(&path("c"), &path("d")).map(drop),
+        |env| env.link(&path("a"), &path("e")),
+        |env| env.rename(&path("b"), &path("f")),
+        |env| env.remove(&path("a")),
+    ];
+    for nth in 0..steps.len() {
+        let env = env();
+        env.crash_at_name_change(env.name_changes() + nth as u64 + 1);
+        let (before, rest) = steps.split_at(nth);
+        before.iter().for_each(|step| step(&env).unwrap());
+        let names = env.list_dir(Path::new("/db")).unwrap();
+        assert!(!env.is_dead());
+        assert!(rest.iter().all(|step| step(&env).is_err()));
+        assert!(env.is_dead());
+        assert_eq!(env.list_dir(Path::new("/db")).unwrap(), names);
+    }
+}
+
+#[test]
+fn a_log_file_keeps_its_bytes_when_it_gets_more_room() {
+    let env = env();
+    let log = env.open_log(&path("log"), true, false).unwrap();
+    log.write_durable_at(0, &blocks(&[7; 4096])).unwrap();
+    log.write_at(4096, &blocks(&[8; 4096])).unwrap();
+    log.reserve(4 * 4096).unwrap();
+    sync_dir(&env);
+    let found = env.crash(0).read(&path("log")).unwrap();
+    assert_eq!(
+        found,
+        [vec![7; 4096], vec![8; 4096], vec![0; 8192]].concat()
+    );
+}

@@ -195,10 +195,16 @@ impl Transaction {
         // Sync the blobs in every flush mode: if the record survives a crash, its blobs must
         // survive too.
         self.blobs.sync()?;
-        if self.writes.lock().has_spilled() {
+        let batch_bytes_max = self.cx.pipeline.batch_bytes_max();
+        let writes = self.writes.lock();
+        if writes.has_spilled() {
+            drop(writes);
             return self.hand_over_spilled(log);
         }
-        let batch_bytes_max = self.cx.pipeline.batch_bytes_max();
+        if writes.batch_bytes() as u64 <= batch_bytes_max {
+            return self.hand_over_batch(writes, log);
+        }
+        drop(writes);
         if let Some(files) = self.writes.write_if_large(batch_bytes_max)? {
             // From here on a panic leaves the files, because the record may be in the log.
             let changes = Arc::new(Changes::Run(files.keep()));
@@ -210,7 +216,15 @@ impl Transaction {
             }
             return Ok((logged?, changes));
         }
-        let writes = self.writes.lock();
+        self.hand_over_batch(self.writes.lock(), log)
+    }
+
+    /// As [`Self::hand_over`], for a batch of the writes, which are in memory.
+    fn hand_over_batch<T>(
+        &self,
+        writes: MutexGuard<'_, WriteSet>,
+        log: impl FnOnce(&TransactionContext, &Arc<Changes>, &[(u64, CounterValue)]) -> Result<T>,
+    ) -> Result<(T, Arc<Changes>)> {
         let mut batch = Batch::with_capacity(writes.batch_bytes().min(BATCH_ROOM_MAX));
         writes.for_each_final(|key, kind, value| batch.add(key, kind, value));
         drop(writes);

@@ -35,11 +35,14 @@ pub(super) struct WalState {
     /// Number of records of the group `last_group`; 0 if an earlier incarnation wrote that group.
     pub last_records: u32,
     /// The current segment, to which the open group will be written at `offset` or at the next
-    /// block.
+    /// block. It is a placeholder while the disk has no room for a segment.
     pub segment: Arc<Segment>,
     pub offset: u64,
     segment_first: GroupNumber,
     previous_segment: SegmentId,
+    /// The last segment that a replay needs even if nothing is appended; see
+    /// [`Self::begin_of_new`].
+    needed_anyway: SegmentId,
     /// The last written group, if more records may be added to it.
     pub tail: Option<GrowingGroup>,
     /// Changes whenever the growth of the last group ends. A thread that writes the group without
@@ -84,6 +87,10 @@ impl WalState {
         old: BTreeMap<SegmentId, OldSegment>,
         opts: &WalOptions,
     ) -> Self {
+        let needed_anyway = match opts.discards {
+            true => segment.id,
+            false => prev.segment.max(opts.replayed_from),
+        };
         Self {
             open: AlignedBuf::new(),
             open_records: 0,
@@ -95,6 +102,7 @@ impl WalState {
             offset: FIRST_GROUP,
             segment_first: prev.group + 1,
             previous_segment: prev.segment,
+            needed_anyway,
             tail: None,
             growth_generation: 0,
             ready: VecDeque::new(),
@@ -208,6 +216,17 @@ impl WalState {
         OldSegment {
             size: self.segment.size,
             end: self.next_block().min(self.segment.size),
+        }
+    }
+
+    /// A replay that begins with this segment finds all records that are appended from now on. It
+    /// is the current segment. While that is the placeholder, no file has its id, and the process
+    /// may die before one has: then it is the last segment that the next replay needs anyway, with
+    /// the last group of the log, or with which that replay begins.
+    pub(super) fn begin_of_new(&self) -> SegmentId {
+        match self.segment.is_none() {
+            true => self.needed_anyway,
+            false => self.segment.id,
         }
     }
 

@@ -296,8 +296,8 @@ fn a_row_that_is_read_again_after_its_lock_counts_as_one_of_the_range() {
         let mut txn = begin(&db);
         let mut cursor = Cursor::new(Arc::clone(&table));
         let mut buffer = [0; RECORD];
-        // A whole key is a point; a reference, which a scan has found before, is none. The point read
-        // is the last one, because the scan of the same cursor is none either.
+        // A whole key is a point; a reference, which a scan has found before, is none. The point
+        // read is the last one, because the scan of the same cursor is none either.
         cursor
             .reset(Some(0), ReadMode::Snapshot, LockWait::Fail)
             .unwrap();

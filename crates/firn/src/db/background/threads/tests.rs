@@ -4,7 +4,8 @@ use crate::base::health::FullDisk;
 use crate::base::options::Options;
 use crate::catalog::{NewTable, TableLocking, TableSchema};
 use crate::db::Db;
-use crate::env::{Env, PosixEnv};
+use crate::env::fault::{CallClass, Errno, Fault};
+use crate::env::{Env, FaultEnv, MemEnv, PosixEnv};
 use crate::txn::Isolation;
 use crate::write::Pressure;
 use std::cell::Cell;
@@ -104,6 +105,37 @@ fn the_deletion_thread_forgets_dropped_indexes() {
     db.work.stopping.store(true, Ordering::Release);
     thread.join().unwrap();
     assert!(db.catalog().retired().is_empty());
+}
+
+/// A background thread only logs that it could not delete the notes of dropped indexes, but a full
+/// compaction promises that they are gone.
+#[test]
+fn a_full_compaction_fails_if_it_cannot_forget_dropped_indexes() {
+    let mut failed = 0;
+    for (class, nth) in [CallClass::Write, CallClass::Sync]
+        .into_iter()
+        .flat_map(|class| (1..40).map(move |nth| (class, nth)))
+    {
+        let env = FaultEnv::new(Arc::new(MemEnv::new()));
+        let options = Options {
+            background_jobs: 0,
+            ..Options::default()
+        };
+        let path = Path::new("/db");
+        let db = Db::open(Arc::new(env.clone()), path, options, None).unwrap();
+        dropped_table(&db);
+        env.inject(Fault {
+            class,
+            nth,
+            sticky: false,
+            errno: Errno::Io,
+        });
+        match db.compact_all() {
+            Ok(()) => assert!(db.catalog().retired().is_empty(), "{class:?} {nth}"),
+            Err(_) => failed += 1,
+        }
+    }
+    assert!(failed > 4, "{failed}");
 }
 
 /// Writers wait at the gate for flushes and compactions, not for deletions.
