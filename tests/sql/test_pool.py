@@ -29,6 +29,9 @@ ROWS = 12_000
 # So slow that every machine asks the pool.
 SLOW_DISK = ("--firn-debug-disk=3000us", "--firn-block-cache-size=8M", "--firn-row-cache-size=0")
 SESSIONS = 8
+# A value in a node begins with them.
+NAME_LEN = 16
+NONCE_LEN = 24
 WRONG_VALUE_FOR_VAR = 1231
 
 
@@ -56,8 +59,7 @@ def _filled(make: Any, nodes: list[Memcached], *options: str) -> Server:
     server.query("CREATE DATABASE d")
     server.query("CREATE TABLE d.t (id INT PRIMARY KEY, v INT NOT NULL, pad TEXT)")
     server.query(
-        "INSERT INTO d.t SELECT seq, 0, REPEAT(MD5(CONCAT(seq, '-0')), 60) "
-        f"FROM seq_1_to_{ROWS}"
+        "INSERT INTO d.t SELECT seq, 0, REPEAT(MD5(CONCAT(seq, '-0')), 60) " f"FROM seq_1_to_{ROWS}"
     )
     server.query("OPTIMIZE TABLE d.t")
     return server
@@ -246,10 +248,9 @@ def test_nodes_that_die_hang_and_come_back_change_nothing(
     assert f"{nodes[1].address} is not asked for now" in log
 
 
-def _plain_share(values: list[bytes]) -> float:
-    """The share of values with the header of a stored block, which ends in two zeros, behind the
-    16 bytes of their name."""
-    return sum(value[18:20] == b"\0\0" for value in values) / len(values)
+def _plain_share(values: list[bytes], at: int) -> float:
+    """The share of values with the header of a stored block, which ends in two zeros, at `at`."""
+    return sum(value[at + 2 : at + 4] == b"\0\0" for value in values) / len(values)
 
 
 def test_values_are_encrypted_under_a_key(
@@ -269,7 +270,10 @@ def test_values_are_encrypted_under_a_key(
     assert _sum(server, "wrong") == 0
     encrypted = [value for node in nodes for value in node.values(200)]
     assert len(encrypted) > 50
-    assert _plain_share(encrypted) < 0.1
+    # A value has its name, a nonce under a key, and the block.
+    assert _plain_share(encrypted, NAME_LEN + NONCE_LEN) < 0.1
+    nonces = {value[NAME_LEN : NAME_LEN + NONCE_LEN] for value in encrypted}
+    assert len(nonces) == len(encrypted)
     server.query("SET GLOBAL firn_pool = OFF")
     # Without a key, the header of a block is what it is in the file.
     for node in nodes:
@@ -281,7 +285,7 @@ def test_values_are_encrypted_under_a_key(
     before = _sum(server, "hits")
     _wait_for(lambda: hits() and _sum(server, "hits") > before, "plain values")
     plain = [value for node in nodes for value in node.values(200)]
-    assert _plain_share(plain) > 0.9
+    assert _plain_share(plain, NAME_LEN) > 0.9
     server.options.append(f"--firn-pool-key-file={key}")
     # Others than the owner may read the key: the engine does not start.
     key.chmod(0o644)

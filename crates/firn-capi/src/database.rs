@@ -242,10 +242,7 @@ pub unsafe extern "C" fn firn_open(
         parse_nodes(nodes).map_err(wrong)?;
         let pool = new_pool(server, key_file, &options.listener)?;
         let db = Db::open_with_pool(env, Path::new(dir), options, Some(waits), pool)?;
-        if !nodes.is_empty() {
-            db.set_pool_nodes(nodes)?;
-        }
-        db.set_pool_enabled(config.pool_enabled)?;
+        db.start_pool(nodes, config.pool_enabled)?;
         db.catalog()
             .set_collations(Arc::new(HostCollations::new(host)));
         db.catalog()

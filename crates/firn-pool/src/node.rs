@@ -35,8 +35,11 @@ pub(crate) const DEADLINE_US_MIN: u64 = 150;
 pub(crate) const DEADLINE_US_MAX: u64 = 2000;
 /// Time that each further value of a batch is allowed, microseconds.
 const FURTHER_US: u64 = 8;
-/// Bytes that are allowed a microsecond, beyond the first [`FREE_BYTES`]: 10 gigabit a second.
-const BYTES_PER_US: u64 = 1000;
+/// Bytes that are allowed a microsecond, beyond the first [`FREE_BYTES`], at most: 8 gigabit a
+/// second. It is less after answers that took longer,
+const BYTES_PER_US_MAX: u64 = 1000;
+/// but not less than this: 0.8 gigabit a second.
+const BYTES_PER_US_MIN: u64 = 100;
 /// Bytes of a usual block.
 const FREE_BYTES: u64 = 16 << 10;
 /// The mean before the first answer to a probe, microseconds.
@@ -56,6 +59,8 @@ pub(crate) struct Node {
     pub(crate) counters: NodeCounters,
     pub(crate) hit_shares: HitShares,
     latency: MeanLatency,
+    /// Bytes that are allowed a microsecond now.
+    bytes_per_us: AtomicU64,
     log: Log,
     connections: Connections,
     background: Mutex<Background>,
@@ -79,12 +84,23 @@ struct Figures {
 /// What a batch may cost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
+    /// Number of blocks, and the sum of their lengths.
+    pub(crate) blocks: usize,
+    pub(crate) bytes: usize,
     /// Longest value, bytes.
     pub(crate) value_max: usize,
     /// When the caller gives up.
     pub(crate) deadline_us: u64,
-    /// The batch is one block: its caller may wait for a connection, and its time is a sample.
+    /// The batch is one block: its caller may wait for a connection.
     pub(crate) is_single: bool,
+}
+
+impl Budget {
+    /// Whether the time of the answer shows how far away the node is. Batches are received one
+    /// after the other, and large blocks take the time of their bytes.
+    fn is_sample(&self) -> bool {
+        self.is_single && self.bytes as u64 <= 2 * FREE_BYTES
+    }
 }
 
 /// A batch of gets on its way. Dropped unfinished, as in a panic, it gives its place back.
@@ -114,6 +130,7 @@ impl Node {
             counters: NodeCounters::default(),
             hit_shares: HitShares::default(),
             latency: MeanLatency::new(FIRST_MEAN_US),
+            bytes_per_us: AtomicU64::new(BYTES_PER_US_MAX),
             log,
             connections: Connections::default(),
             background: Mutex::default(),
@@ -138,8 +155,27 @@ impl Node {
         let us = (DEADLINE_FACTOR * self.latency.us()) as u64;
         let us = us.clamp(DEADLINE_US_MIN, DEADLINE_US_MAX);
         let further_us = FURTHER_US * blocks.saturating_sub(1) as u64;
-        let bytes_us = (bytes as u64).saturating_sub(FREE_BYTES) / BYTES_PER_US;
+        let bytes_per_us = self.bytes_per_us.load(Relaxed).max(1);
+        let bytes_us = (bytes as u64).saturating_sub(FREE_BYTES) / bytes_per_us;
         (us + further_us).min(DEADLINE_US_MAX) + bytes_us
+    }
+
+    /// Learns from a batch of many bytes how long such ones are waited for. Racing updates may lose
+    /// one.
+    fn learn_rate(&self, budget: &Budget, took_us: u64, is_late: bool) {
+        if budget.bytes as u64 <= 2 * FREE_BYTES {
+            return;
+        }
+        let rate = self.bytes_per_us.load(Relaxed);
+        let is_early = 2 * took_us <= self.patience_us(budget.blocks, budget.bytes);
+        let new = match (is_late, is_early) {
+            (true, _) => (rate / 2).max(BYTES_PER_US_MIN),
+            (false, true) => (rate + rate / 16).min(BYTES_PER_US_MAX),
+            (false, false) => rate,
+        };
+        if new != rate {
+            self.bytes_per_us.store(new, Relaxed);
+        }
     }
 
     /// Whether the node owes a late answer, so that no caller asks it.
@@ -251,17 +287,18 @@ impl Exchange<'_> {
             }
         });
         let now_us = clock.now_us();
-        let took_us = now_us
-            .saturating_sub(self.sent_us)
-            .clamp(1, DEADLINE_US_MAX);
-        // Batches are received one after the other, so only a single get shows a node's time. That
-        // of a late one counts, too: deadlines follow a slower network.
-        if self.budget.is_single && received != Received::Broken {
+        let all_us = now_us.saturating_sub(self.sent_us);
+        let took_us = all_us.clamp(1, DEADLINE_US_MAX);
+        // The time of a late one counts, too: deadlines follow a slower network.
+        if self.budget.is_sample() && received != Received::Broken {
             node.latency.add(took_us);
+        }
+        if received != Received::Broken {
+            node.learn_rate(&self.budget, all_us, received == Received::Late);
         }
         match (received, self.taken.take()) {
             (Received::Ended, Some(taken)) => {
-                if self.budget.is_single {
+                if self.budget.is_sample() {
                     node.counters.latency.add(took_us);
                 }
                 node.breaker.on_time();
@@ -269,7 +306,9 @@ impl Exchange<'_> {
             }
             (Received::Late, Some(taken)) => {
                 node.connections.give_late(taken, now_us);
-                if node.breaker.on_late(self.sent_us, now_us) {
+                // A batch may be late because of its bytes. If the node hangs, the probe that
+                // follows opens the breaker.
+                if self.budget.is_sample() && node.breaker.on_late(self.sent_us, now_us) {
                     node.connections.close();
                     node.log_opened(now_us, "its answers are late");
                 }

@@ -68,8 +68,6 @@ struct Shared {
     hot: HotBlocks,
     hot_turns: AtomicUsize,
     queue: PutQueue,
-    /// Puts are being sent.
-    sends: AtomicBool,
     cipher: Option<Cipher>,
     /// Mixed into names; see [`Key::name_mask`].
     name_mask: [u8; NAME_LEN],
@@ -111,7 +109,6 @@ impl Pool {
             hot: HotBlocks::new(),
             hot_turns: AtomicUsize::new(0),
             queue: PutQueue::new(options.queue_bytes),
-            sends: AtomicBool::new(false),
             cipher,
             name_mask,
             skips: Default::default(),
@@ -153,6 +150,11 @@ impl Pool {
     pub fn set_enabled(&self, enabled: bool) {
         self.shared.enabled.store(enabled, Relaxed);
         self.shared.wake.wake();
+    }
+
+    /// Whether the pool is on.
+    pub fn is_enabled(&self) -> bool {
+        self.shared.is_enabled()
     }
 
     /// Sets the nodes. Ones that stay in the list keep their connections and figures.

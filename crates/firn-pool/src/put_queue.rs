@@ -77,6 +77,11 @@ impl PutQueue {
         self.orders.lock().bytes + len + ORDER_BYTES <= self.bytes_max
     }
 
+    /// Whether so many stored bytes would fit into the first half.
+    pub fn has_room_in_half(&self, len: usize) -> bool {
+        self.orders.lock().bytes + len + ORDER_BYTES <= self.bytes_max / 2
+    }
+
     /// Adds an order, unless the queue is full. Returns whether it fitted.
     pub fn push(&self, order: QueuedOrder) -> bool {
         let mut orders = self.orders.lock();

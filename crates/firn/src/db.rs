@@ -489,17 +489,18 @@ impl Db {
             // the counters are not stored: each commit has logged the counters that it used.
             Err(_) => Ok(()),
         };
+        // Before anything that may fail: no thread may be left.
+        if let Some(pool) = &self.pool {
+            doing.set("ending the thread of the memory pool");
+            pool.blocks.set_on(false);
+            pool.memory.pool().stop();
+        }
         doing.set("syncing the log");
         self.work.wal.close()?;
         doing.set("archiving the end of the log");
         match has_threads {
             true => self.work.archive_rest_within(patience),
             false => self.work.archive_rest(),
-        }
-        if let Some(pool) = &self.pool {
-            doing.set("ending the thread of the memory pool");
-            pool.blocks.set_on(false);
-            pool.memory.pool().stop();
         }
         if reported {
             let took_ms = (self.env.monotonic_micros() - begun) / 1000;

@@ -1,6 +1,7 @@
 //! Sockets of the operating system.
 #![allow(clippy::disallowed_methods)] // The one place that may read the clock.
 
+use super::resolver::Resolver;
 use super::{Clock, Link, Socket};
 use crate::node_list::Address;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -8,7 +9,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 use rustix::rand::{GetRandomFlags, getrandom};
 use rustix::time::Timespec;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 /// TCP and unix sockets, and the clock of the machine.
 pub struct SystemLink {
     start: Instant,
+    resolver: Resolver,
 }
 
 impl SystemLink {
@@ -23,6 +25,7 @@ impl SystemLink {
     pub fn new() -> Self {
         Self {
             start: Instant::now(),
+            resolver: Resolver::default(),
         }
     }
 }
@@ -78,12 +81,12 @@ impl Link for SystemLink {
 }
 
 impl SystemLink {
-    /// Tries all addresses of the host. Finding them may take longer than the deadline: the system
-    /// has no call for it that gives up.
+    /// Tries all addresses of the host.
     fn connect_tcp(&self, host: &str, port: u16, deadline_us: u64) -> io::Result<TcpStream> {
-        let mut last = io::Error::new(ErrorKind::NotFound, "the host has no address");
-        let addresses: Vec<_> = (host, port).to_socket_addrs()?.collect();
+        let mut last = io::Error::new(ErrorKind::NotFound, "the host has no address yet");
+        let addresses = self.resolver.addresses(host, self.now_us());
         for (tried, address) in addresses.iter().enumerate() {
+            let address = &SocketAddr::new(*address, port);
             // One that drops packets leaves time for the others.
             let left_us = deadline_us.saturating_sub(self.now_us());
             let left_us = left_us / (addresses.len() - tried) as u64;

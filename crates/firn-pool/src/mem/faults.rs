@@ -28,6 +28,8 @@ pub struct Faults {
     pub slow: u32,
     /// How late slow answers are, at most, microseconds.
     pub slow_us: u64,
+    /// Bytes that the network carries in a microsecond; 0: any number.
+    pub bytes_per_us: u64,
 }
 
 impl Faults {
@@ -41,6 +43,7 @@ impl Faults {
             evict: lies,
             slow: lies,
             slow_us: 20_000,
+            bytes_per_us: 0,
             token: breaks,
             double: breaks,
             garbage: breaks,

@@ -92,6 +92,9 @@ impl MemNode {
         if random.per_mille(faults.slow) {
             delay_us += random.below(faults.slow_us.max(1));
         }
+        delay_us += (bytes.len() as u64)
+            .checked_div(faults.bytes_per_us)
+            .unwrap_or(0);
         NodeAnswer {
             bytes,
             delay_us,

@@ -245,7 +245,7 @@ impl Shared {
             let wanted: Vec<Name> = here.iter().map(|at| names[*at]).collect();
             let values = node.get_in_background(&*self.link, &*self.clock, &wanted, value_max);
             for (at, value) in here.into_iter().zip(values.into_iter().flatten()) {
-                let opened = value.and_then(|v| open(&names[at], None, &v, self.cipher.as_ref()));
+                let opened = value.and_then(|v| open(&names[at], None, v, self.cipher.as_ref()));
                 found[at] = opened.map(|stored| stored.to_vec());
             }
         }

@@ -5,6 +5,7 @@ use crate::class::Class;
 use crate::connection::Received;
 use crate::counters::add;
 use crate::hot_blocks::Heat;
+use crate::name::Name;
 use crate::node::{Budget, Exchange, Node, NotSent};
 use crate::put_queue::{Order, QueuedOrder, Rank};
 use crate::random::mixed;
@@ -274,6 +275,8 @@ impl Shared {
         let longest = batch.blocks.iter().map(|b| b.block.len).max().unwrap_or(0);
         let value_max = value_len(longest, self.cipher.as_ref());
         let budget = Budget {
+            blocks: batch.blocks.len(),
+            bytes: batch.blocks.iter().map(|b| b.block.len).sum(),
             value_max,
             deadline_us,
             is_single,
@@ -308,11 +311,16 @@ impl Shared {
         let permit = PollPermit::take(&self.polling, self.polling_max);
         // A bit for each block of the batch.
         let mut answered = 0u32;
+        // They are judged when all are there: the time of that is not the node's.
+        let mut values = Vec::with_capacity(batch.blocks.len());
         let received = exchange.finish(&*self.clock, permit.is_some(), &mut |at, value| {
-            let Some(asked) = batch.blocks.get(at) else {
-                return;
-            };
-            answered |= 1 << at;
+            if let Some(asked) = batch.blocks.get(at) {
+                answered |= 1 << at;
+                values.push((asked, value.to_vec()));
+            }
+        });
+        drop(permit);
+        for (asked, value) in values {
             let block = &asked.block;
             let stored = open(&block.name, Some(block.len), value, self.cipher.as_ref());
             match stored.filter(|stored| is_right(asked.index, stored)) {
@@ -322,8 +330,7 @@ impl Shared {
                 }
                 None => self.on_lie(batch, asked),
             }
-        });
-        drop(permit);
+        }
         let silent = (0..)
             .zip(batch.blocks)
             .filter(|(at, _)| answered >> at & 1 == 0);
@@ -336,7 +343,14 @@ impl Shared {
                 }
             }
             Received::Late => {
-                add(&counters.late, silent.count() as u64);
+                for _ in silent {
+                    add(&counters.late, 1);
+                    // The time of late answers counts for single blocks only. So what comes in
+                    // batches too slowly stops paying by this.
+                    if batch.blocks.len() > 1 {
+                        batch.node.hit_shares.on_answer(batch.class, false);
+                    }
+                }
                 self.wake.hurry();
             }
             Received::Broken => add(&counters.broken, silent.count() as u64),

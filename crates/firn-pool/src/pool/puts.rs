@@ -10,7 +10,6 @@ use crate::node::{Node, PutOutcome};
 use crate::put_queue::{Order, QueuedOrder, Rank};
 use crate::ring::Ring;
 use crate::value::{seal, value_len};
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Bytes of one round of puts.
 const ROUND_BYTES: usize = 1 << 20;
@@ -25,9 +24,12 @@ impl Pool {
     }
 
     /// Puts a block, whatever its history: after a compaction, one that stands for blocks in the
-    /// pool. Returns whether the queue had room.
+    /// pool. Returns whether the queue had room: it leaves half of itself to what queries read.
     pub fn put(&self, name: &Name, class: Class, stored: &[u8]) -> bool {
-        self.shared.is_enabled() && self.shared.put(&self.shared.masked(name), class, stored)
+        let shared = &*self.shared;
+        shared.is_enabled()
+            && shared.queue.has_room_in_half(stored.len())
+            && shared.put(&shared.masked(name), class, stored)
     }
 
     /// Deletes a block whose file is gone. One that the pool does not seem to have costs nothing.
@@ -35,9 +37,9 @@ impl Pool {
         let shared = &*self.shared;
         let name = shared.masked(name);
         let short = name.short();
-        // A put of the block may be in the queue, or be sent just now.
-        let may_have = shared.known.contains(short) || shared.queue.len().0 > 0;
-        if !shared.is_enabled() || !may_have && !shared.sends.load(Relaxed) {
+        // A put of the block that is still on its way is not seen. It costs the node memory until
+        // that is needed, which is less than a deletion of every block of each file that goes.
+        if !shared.is_enabled() || !shared.known.contains(short) {
             return;
         }
         shared.known.remove(short);
@@ -140,7 +142,6 @@ impl Shared {
     pub(super) fn send_puts(&self) {
         let ring = self.ring.load();
         let mut left = self.queue.len().1;
-        self.sends.store(true, Relaxed);
         while left > 0 && !self.wake.stops() {
             let orders = self.queue.take(ROUND_BYTES.min(left));
             if orders.is_empty() {
@@ -161,7 +162,6 @@ impl Shared {
                 }
             }
         }
-        self.sends.store(false, Relaxed);
     }
 
     fn send_to(&self, node: &Node, orders: &[QueuedOrder]) {

@@ -4,6 +4,7 @@ mod faults;
 mod hot;
 mod model;
 mod news;
+mod outlook;
 
 use super::*;
 use crate::class::Admission;
@@ -72,6 +73,11 @@ impl World {
     /// How many of these blocks the pool has.
     fn hits(&self, blocks: std::ops::Range<u64>) -> usize {
         blocks.filter(|n| self.get(*n).is_some()).count()
+    }
+
+    /// Orders and bytes in the queue of puts.
+    fn shared_queue(&self) -> (usize, usize) {
+        self.pool.shared.queue.len()
     }
 
     /// Background work for so many microseconds.
@@ -251,12 +257,12 @@ fn a_full_queue_drops_and_counts() {
     let world = World::new(&[A]);
     let large = vec![1; 900_000];
     let taken = (0..30)
-        .filter(|n| world.pool.put(&name(*n), Class::Point, &large))
+        .filter(|n| world.pool.offer(&name(*n), Class::Index, &large))
         .count();
     assert_eq!(taken, 18);
     let stats = world.pool.stats();
     assert_eq!(
-        stats.nodes[0].classes[Class::Point.index()].dropped_puts,
+        stats.nodes[0].classes[Class::Index.index()].dropped_puts,
         12
     );
     assert_eq!(stats.queued_puts, 18);

@@ -72,7 +72,8 @@ impl Wake {
 impl Thread {
     pub(super) fn start(&self, shared: &Arc<Shared>) -> io::Result<()> {
         let mut thread = self.0.lock();
-        if thread.is_none() {
+        // One that has failed is followed by another one.
+        if thread.as_ref().is_none_or(JoinHandle::is_finished) {
             let shared = shared.clone();
             shared.wake.stop.store(false, SeqCst);
             let builder = std::thread::Builder::new().name("firn-pool".to_owned());
@@ -95,7 +96,9 @@ impl Thread {
 
     /// Waits for the end of the thread: of the connect or the batch it may be in.
     pub(super) fn stop(&self, shared: &Shared) {
-        if let Some(thread) = self.0.lock().take() {
+        // A start meanwhile waits until the old thread has seen its end.
+        let mut running = self.0.lock();
+        if let Some(thread) = running.take() {
             shared.wake.stop.store(true, SeqCst);
             shared.wake.wake();
             // A panic of the thread was printed; the pool is off either way.

@@ -442,10 +442,12 @@ impl BlobFile {
     ) {
         if let Some(opened) = self.physical.load().opened()
             && let Some(at) = opened.locate(blob.offset)
-            && !opened
-                .pooled(blob, ReadClass::Blob)
-                .is_some_and(|pooled| pooled.would_ask())
         {
+            match opened.pooled(blob, ReadClass::Blob) {
+                Some(pooled) if pooled.would_ask() => return,
+                Some(pooled) => pooled.announce_file(),
+                None => {}
+            }
             let at = at + BLOB_HEADER_LEN;
             opened.file.prefetch(at, extent.stored, reads);
         }

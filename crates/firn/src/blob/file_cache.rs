@@ -294,11 +294,12 @@ impl OpenBlobFile {
         stored: &mut [u8],
     ) -> Result<bool> {
         let (at, blob) = (part.at, part.blob);
-        if pooled.is_some_and(|pooled| pooled.fill(part.extent, stored)) {
+        let asked = pooled.filter(|pooled| !pooled.take_announced());
+        if asked.is_some_and(|pooled| pooled.fill(part.extent, stored)) {
             return Ok(true);
         }
         let offset = at + BLOB_HEADER_LEN;
-        let read = match pooled {
+        let read = match asked {
             Some(pooled) => pooled.read_file(&*self.file, offset, stored),
             None => self.file.read_exact_at(part.class, offset, stored),
         };

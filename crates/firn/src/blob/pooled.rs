@@ -37,8 +37,21 @@ impl PooledBlob<'_> {
 
     /// Whether a read would ask the pool for the value, or for the table of its chunks.
     pub(super) fn would_ask(&self) -> bool {
-        let outlook = self.pool.pool().outlook(&self.name(0), self.class);
+        let outlook = self.pool.pool().outlook(&self.name(0), self.class, false);
         outlook == PoolOutlook::Asks
+    }
+
+    /// Notes that the file is being read for a reader that will need the value soon.
+    pub(super) fn announce_file(&self) {
+        self.pool.announce_file(self.name(0));
+    }
+
+    /// Whether the file is being read for this reader. The pool is not asked then, and the time
+    /// that is left of the read says nothing about the file.
+    pub(super) fn take_announced(&self) -> bool {
+        self.pool
+            .take_announced(&self.name(0), self.class, &mut [])
+            .is_some()
     }
 
     /// Fills `stored` with what the file has behind the blob's header, as far as `extent` needs it.
@@ -61,8 +74,12 @@ impl PooledBlob<'_> {
 
     fn fill_chunks(&self, table: &[u8], extent: &BlobReadExtent, body: &mut [u8]) -> bool {
         let chunks: Vec<(Range<usize>, u64)> = chunks::places(table, extent.len).collect();
-        let known =
-            |piece| self.pool.pool().outlook(&self.name(piece), self.class) != PoolOutlook::Passes;
+        let outlook = |piece| {
+            self.pool
+                .pool()
+                .outlook(&self.name(piece), self.class, true)
+        };
+        let known = |piece| outlook(piece) != PoolOutlook::Passes;
         let fits = chunks
             .last()
             .is_some_and(|(last, _)| last.end <= body.len());

@@ -116,7 +116,8 @@ pub struct HandoverPace<'a> {
 
 /// How long a handover waits for room among the puts of the memory pool before it tries again.
 const POOL_WAIT: Duration = Duration::from_millis(1);
-/// Largest number of such waits for a file. Blocks that are left out are put when they are read.
+/// Largest number of such waits of a job: a slow node holds no job up for long. Blocks that are
+/// left out are put when they are read.
 const POOL_WAITS_MAX: u32 = 1000;
 
 impl CacheHandover {
@@ -166,16 +167,20 @@ impl CacheHandover {
             let _ = reader.forget_cached();
         }
         let is_stopping = || pace.stopping.load(Ordering::Relaxed);
+        let mut waits = 0;
         for (file_id, cached, decoded, pooled) in warm {
             if let Some(file) = live.get(&file_id)
                 && let Ok(reader) = file.reader()
             {
                 let _ = reader.warm(&cached, decoded);
-                let mut waits = 0;
                 let has_no_room = || {
-                    waits += 1;
+                    let waited = waits;
+                    waits = (waits + 1).min(POOL_WAITS_MAX);
+                    if waited == POOL_WAITS_MAX || is_stopping() {
+                        return false;
+                    }
                     std::thread::sleep(POOL_WAIT);
-                    waits <= POOL_WAITS_MAX && !is_stopping()
+                    true
                 };
                 let has_read = |bytes| pace.limiter.take(bytes, pace.stopping);
                 let _ = reader.fill_pool(&pooled, has_read, has_no_room);

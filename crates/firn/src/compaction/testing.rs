@@ -160,9 +160,14 @@ pub(super) struct Db {
 
 impl Db {
     pub(super) fn new() -> Self {
+        Self::with(|store| store)
+    }
+
+    /// A version set whose store `change` has changed.
+    pub(super) fn with(change: impl FnOnce(FileStore) -> FileStore) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let env = Arc::new(PosixEnv::new());
-        let store = FileStore::new(env.clone(), dir.path());
+        let store = change(FileStore::new(env.clone(), dir.path()));
         let versions = VersionSet::open(VersionSetContext {
             env,
             dir: dir.path().to_path_buf(),

@@ -93,8 +93,9 @@ impl BlockPool for MemoryPool {
         self.pool.probably_has(&wanted(&block))
     }
 
-    fn outlook(&self, name: &BlockName, class: ReadClass) -> PoolOutlook {
-        match self.pool.outlook(&pool_name(name), pool_class(class, 1)) {
+    fn outlook(&self, name: &BlockName, class: ReadClass, together: bool) -> PoolOutlook {
+        let class = pool_class(class, if together { 2 } else { 1 });
+        match self.pool.outlook(&pool_name(name), class) {
             Outlook::Asks => PoolOutlook::Asks,
             Outlook::Tries => PoolOutlook::Tries,
             Outlook::Passes => PoolOutlook::Passes,
@@ -131,9 +132,10 @@ impl BlockPool for MemoryPool {
     }
 
     fn put(&self, name: &BlockName, stored: &[u8]) -> bool {
-        // There is never room for a longer block, so nobody need wait for it.
+        // There is never room for a longer block, nor in a pool whose thread has failed, so nobody
+        // need wait for it.
         let too_long = stored.len() + VALUE_OVERHEAD > firn_pool::VALUE_LEN_MAX;
-        too_long || self.pool.put(&pool_name(name), Class::Point, stored)
+        too_long || !self.pool.is_enabled() || self.pool.put(&pool_name(name), Class::Point, stored)
     }
 
     fn delete(&self, name: &BlockName) {
@@ -179,11 +181,30 @@ impl Db {
                 .start()
                 .map_err(|error| Error::io(&error, "start the thread of the memory pool"))?;
         }
-        let was_on = blocks.is_on();
+        let was_on = self.is_pool_enabled();
         memory.pool.set_enabled(on);
         blocks.set_on(on);
         if on != was_on {
             self.log_pool(if on { "on" } else { "off" });
+        }
+        Ok(())
+    }
+
+    /// Sets nodes and switch of the memory pool at the start. If it cannot be switched on, that is
+    /// logged: a cache keeps no server from starting.
+    ///
+    /// # Errors
+    /// As [`Self::set_pool_nodes`].
+    pub fn start_pool(&self, nodes: &str, on: bool) -> Result<()> {
+        if !nodes.is_empty() {
+            self.set_pool_nodes(nodes)?;
+        }
+        if on && let Err(error) = self.set_pool_enabled(true) {
+            let listener = &self.work.options.listener;
+            listener.log(
+                Severity::Warning,
+                &format!("the memory pool is off: {error}"),
+            );
         }
         Ok(())
     }
@@ -251,6 +272,7 @@ impl Db {
 
     /// Whether the memory pool is on.
     pub fn is_pool_enabled(&self) -> bool {
-        self.pool.as_ref().is_some_and(|pool| pool.blocks.is_on())
+        let is_on = |pool: &DbPool| pool.blocks.is_on() && pool.memory.pool.is_enabled();
+        self.pool.as_ref().is_some_and(is_on)
     }
 }

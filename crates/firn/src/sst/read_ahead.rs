@@ -61,7 +61,7 @@ fn asked_window<'a>(
     if reader.pool_has_most(window, class) {
         return Some(*window);
     }
-    let tries = reader.outlook(class, handle.offset) == PoolOutlook::Tries;
+    let tries = reader.outlook(class, handle.offset, false) == PoolOutlook::Tries;
     tries.then_some(BlockWindow {
         end: handle.end(),
         ..*window

@@ -266,7 +266,7 @@ impl SstReader {
     /// Reads and decodes partition `number` and its filter, with reads of the class `class`.
     /// `data_end` is the end of the data blocks before the partition, or 0 if that is not known.
     fn load_partition(&self, number: u32, data_end: u64, class: ReadClass) -> Result<Partition> {
-        self.from_any(class, |source| {
+        self.read_from_any(class, |source| {
             self.load_partition_from(source, number, data_end, class)
         })
     }
@@ -411,7 +411,7 @@ impl SstReader {
         // A block of the pool is fetched when the seek needs it: for one block alone nothing is
         // gained by an announcement.
         let class = ReadClass::Range;
-        if begin && self.file.outlook(class, bytes.start) != PoolOutlook::Asks {
+        if begin && self.file.outlook(class, bytes.start, false) != PoolOutlook::Asks {
             let mut reads = ReadBatch::new();
             self.file.prefetch_file(class, &bytes, &mut reads);
             reads.start();
@@ -607,7 +607,7 @@ impl SstReader {
         static STORED: Pool<Vec<u8>> = Pool::new();
         STORED.with(Vec::new, |stored| {
             stored.resize(handle.len as usize, 0);
-            let block = self.from_any(class, |source| {
+            let block = self.read_from_any(class, |source| {
                 self.fill(source, handle, class, stored)?;
                 self.decode(stored, handle, class, fill, used)
             });

@@ -163,12 +163,13 @@ impl BlockFile {
             .is_some_and(|pooled| pooled.blocks.pool().probably_has(&pooled.name(offset)))
     }
 
-    /// What a read of the block at `offset` from the pool would do.
-    pub fn outlook(&self, class: ReadClass, offset: u64) -> PoolOutlook {
-        match self.served(class) {
-            Some(pooled) => pooled.blocks.pool().outlook(&pooled.name(offset), class),
-            None => PoolOutlook::Passes,
-        }
+    /// What a read of the block at `offset` from the pool would do, alone or together with others.
+    pub fn outlook(&self, class: ReadClass, offset: u64, together: bool) -> PoolOutlook {
+        let Some(pooled) = self.served(class) else {
+            return PoolOutlook::Passes;
+        };
+        let pool = pooled.blocks.pool();
+        pool.outlook(&pooled.name(offset), class, together)
     }
 
     /// Asks the pool for the blocks with these places in the file, at most 32. Calls `found` with
@@ -200,13 +201,21 @@ impl BlockFile {
         is_intact: IsIntact,
         reads: &mut ReadBatch,
     ) {
-        if self.outlook(class, place.start) == PoolOutlook::Passes {
+        let outlook = self.outlook(class, place.start, true);
+        if outlook == PoolOutlook::Passes {
             return self.prefetch_file(class, place, reads);
+        }
+        // Where asking does not pay, few blocks are asked for, so that a change shows. Nobody knows
+        // which, so the file reads of all begin at once: none waits for a node.
+        let is_under_way = outlook == PoolOutlook::Tries;
+        if is_under_way {
+            reads.add_file(&*self.file, place);
         }
         if let Some(pooled) = &self.pooled {
             let wanted = pooled.wanted(place);
             let check = (is_intact, (pooled.id, place.start));
-            reads.add_pooled(&pooled.blocks, &self.file, wanted, check);
+            let file = (&self.file, is_under_way);
+            reads.add_pooled(&pooled.blocks, file, wanted, check);
         }
     }
 

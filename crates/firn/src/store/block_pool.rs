@@ -61,13 +61,13 @@ pub trait BlockPool: Send + Sync + 'static {
     /// Whether the pool probably has a block. Asks nobody. A get may nevertheless ask for none.
     fn probably_has(&self, name: &BlockName) -> bool;
 
-    /// What a get of a block for the purpose `class` would do now. Asks nobody.
-    fn outlook(&self, name: &BlockName, class: ReadClass) -> PoolOutlook;
+    /// What a get of a block for the purpose `class` would do now, alone or together with others.
+    /// Asks nobody.
+    fn outlook(&self, name: &BlockName, class: ReadClass, together: bool) -> PoolOutlook;
 
     /// Calls `found` with the number and the bytes of each of `blocks` that the pool has; the bytes
-    /// have the wanted length.
-    /// `is_right` says whether bytes are those of the block with this number; bytes that are not
-    /// are deleted from the pool and count as not found.
+    /// have the wanted length. `is_right` says whether bytes are those of the block with this
+    /// number; bytes that are not are deleted from the pool and count as not found.
     fn get(
         &self,
         blocks: &[WantedBlock],

@@ -81,7 +81,7 @@ impl PooledBlocks {
 
     /// Fills `stored` with the block of this name, if a batch has brought it from the pool. Returns
     /// where the block was announced from.
-    pub(super) fn take_announced(
+    pub fn take_announced(
         &self,
         name: &BlockName,
         class: ReadClass,
@@ -99,8 +99,9 @@ impl PooledBlocks {
     }
 
     /// Notes that the file of a block is being read for a reader that will need it soon.
-    pub(super) fn announce_file(&self, name: BlockName) {
-        self.announced.keep(name, AnnouncedFrom::File);
+    pub fn announce_file(&self, name: BlockName) {
+        let now_us = self.env.monotonic_micros();
+        self.announced.keep(name, AnnouncedFrom::File, now_us);
     }
 
     /// As [`BlockPool::get`], and counts what was found: the time of the call is divided among the
@@ -131,8 +132,7 @@ impl PooledBlocks {
     }
 
     /// Asks for blocks that a caller will read soon. What comes is kept for
-    /// [`Self::take_announced`]. Calls
-    /// `missing` with the number of each block that does not come.
+    /// [`Self::take_announced`]. Calls `missing` with the number of each block that does not come.
     pub(super) fn announce(
         &self,
         wanted: &[WantedBlock],
@@ -143,8 +143,9 @@ impl PooledBlocks {
         let mut came = vec![false; wanted.len()];
         self.pool
             .get(wanted, class, is_right, &mut |number, bytes| {
-                self.announced
-                    .keep(wanted[number].name, AnnouncedFrom::Pool(bytes.into()));
+                let now_us = self.env.monotonic_micros();
+                let from = AnnouncedFrom::Pool(bytes.into());
+                self.announced.keep(wanted[number].name, from, now_us);
                 came[number] = true;
             });
         (0..)
@@ -154,6 +155,9 @@ impl PooledBlocks {
     }
 
     /// Reads a file, and tells the pool how long that took.
+    ///
+    /// # Errors
+    /// `Io`.
     pub fn read_file(
         &self,
         file: &dyn ReadFile,

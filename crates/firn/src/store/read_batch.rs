@@ -20,6 +20,8 @@ pub struct ReadBatch {
 
 struct PooledRead {
     file: Arc<dyn ReadFile>,
+    /// The file is being read, too.
+    is_under_way: bool,
     wanted: WantedBlock,
     is_intact: IsIntact,
     /// File id and offset.
@@ -40,7 +42,7 @@ impl ReadBatch {
     pub(super) fn add_pooled(
         &mut self,
         pool: &Arc<PooledBlocks>,
-        file: &Arc<dyn ReadFile>,
+        (file, is_under_way): (&Arc<dyn ReadFile>, bool),
         wanted: WantedBlock,
         (is_intact, place): (IsIntact, (u64, u64)),
     ) {
@@ -54,6 +56,7 @@ impl ReadBatch {
         self.pool.get_or_insert_with(|| Arc::clone(pool));
         self.pooled.push(PooledRead {
             file: Arc::clone(file),
+            is_under_way,
             wanted,
             is_intact,
             place,
@@ -71,14 +74,12 @@ impl ReadBatch {
         };
         let mut rest = PrefetchBatch::new();
         pool.announce(&wanted, ReadClass::Range, &is_right, |number| {
-            let PooledRead {
-                file,
-                wanted,
-                place,
-                ..
-            } = &self.pooled[number];
-            pool.announce_file(wanted.name);
-            file.prefetch(place.1, wanted.len as u64, &mut rest);
+            let read = &self.pooled[number];
+            pool.announce_file(read.wanted.name);
+            if !read.is_under_way {
+                let len = read.wanted.len as u64;
+                read.file.prefetch(read.place.1, len, &mut rest);
+            }
         });
         rest.start();
     }

@@ -21,6 +21,8 @@ pub struct MapPool {
     pub slow: AtomicBool,
     /// The next puts that find no room.
     pub full: AtomicUsize,
+    /// Reads of files whose time was noted.
+    pub file_reads: AtomicUsize,
 }
 
 /// A call of a [`MapPool`].
@@ -77,7 +79,7 @@ impl BlockPool for MapPool {
         self.blocks.lock().contains_key(name)
     }
 
-    fn outlook(&self, name: &BlockName, _: ReadClass) -> PoolOutlook {
+    fn outlook(&self, name: &BlockName, _: ReadClass, _: bool) -> PoolOutlook {
         if !self.probably_has(name) || self.is_down(name) {
             PoolOutlook::Passes
         } else if self.slow.load(Ordering::Relaxed) {
@@ -142,5 +144,7 @@ impl BlockPool for MapPool {
         }
     }
 
-    fn note_file_read(&self, _: ReadClass, _: u64) {}
+    fn note_file_read(&self, _: ReadClass, _: u64) {
+        self.file_reads.fetch_add(1, Ordering::Relaxed);
+    }
 }

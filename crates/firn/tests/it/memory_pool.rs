@@ -217,6 +217,38 @@ fn filled(network: &Arc<MemPool>) -> Server {
     server
 }
 
+/// A class whose reads of files are faster than answers of nodes asks now and then only: blocks of
+/// a batch are judged as a class of their own, by the times of single blocks.
+#[test]
+fn batches_do_not_ask_where_files_are_faster() {
+    let network = network(6);
+    let server = filled(&network);
+    server.env.set_read_us(0);
+    let batch = |first: u64| (0..30).map(|n| (first + n * 67) % KEYS).collect::<Vec<_>>();
+    let asked_by = |rounds: std::ops::Range<u64>| {
+        let before = gets(&network);
+        for round in rounds {
+            server.check_batch(&batch(round), "fast files");
+            server.tick();
+        }
+        gets(&network) - before
+    };
+    // Single reads of blocks that no node has show how fast files are.
+    for n in (0..KEYS).step_by(20) {
+        server.check_range(n, n + 1, "fast files");
+    }
+    asked_by(0..60);
+    let asked = asked_by(0..60);
+    assert!(asked < 200, "{asked} of 1800");
+    // Where files are slow they are asked for.
+    server.env.set_read_us(500);
+    for n in 0..KEYS {
+        server.check_range(n, n + 1, "slow files");
+    }
+    let asked = asked_by(0..60);
+    assert!(asked > 400, "{asked} of 1800");
+}
+
 fn gets(network: &MemPool) -> u64 {
     NODES.iter().map(|node| network.gets(node)).sum()
 }

@@ -2,7 +2,7 @@ use super::*;
 use crate::base::checksum::xxh3;
 use crate::env::fault::{CallClass, Errno, Fault};
 use crate::env::{CountingEnv, Env, FaultEnv, MemEnv, ReadClass};
-use crate::store::testing::MapPool;
+use crate::store::testing::{MapPool, PoolCall};
 use crate::store::{FileKind, PooledBlocks, file_name};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::path::Path;
@@ -474,32 +474,54 @@ fn pieces_of_values_come_from_a_pool_and_are_checked() {
     }
     session.sync().unwrap();
     let mut buf = BlobBuf::new();
-    let mut read_all = |class| {
+    let read_all = |class, buf: &mut BlobBuf| {
         let before = stats.file_reads().reads();
         for (blob, value) in &all {
-            assert_eq!(store.read(blob, class, &mut buf).unwrap(), value);
+            assert_eq!(store.read(blob, class, buf).unwrap(), value);
             let part = (value.len() as u64 / 2).max(1);
-            let read = store.read_prefix(blob, part, class, &mut buf).unwrap();
+            let read = store.read_prefix(blob, part, class, buf).unwrap();
             assert_eq!(read, &value[..part as usize]);
         }
         stats.file_reads().reads() - before
     };
-    read_all(ReadClass::Blob);
+    read_all(ReadClass::Blob, &mut buf);
     // Each value has its table, if it has chunks, and each chunk.
     assert_eq!(pool.len(), 2 * (3 + 3 + 4 + 5 + 40));
-    assert_eq!(read_all(ReadClass::Blob), 0, "all is in the pool");
+    assert_eq!(read_all(ReadClass::Blob, &mut buf), 0, "all is in the pool");
     pool.take_calls();
-    assert_eq!(read_all(ReadClass::Verify), 28);
+    assert_eq!(read_all(ReadClass::Verify, &mut buf), 28);
     assert_eq!(pool.take_calls(), [], "a check reads the file");
     for seed in 0..20 {
         let mut rng = StdRng::seed_from_u64(seed);
         pool.retain(|_| rng.random_bool(0.8));
         pool.lies.store(seed % 3 == 0, Ordering::Relaxed);
         pool.hangs.store(seed % 5 == 0, Ordering::Relaxed);
-        assert!(read_all(ReadClass::Blob) > 0);
+        assert!(read_all(ReadClass::Blob, &mut buf) > 0);
+    }
+    pool.lies.store(false, Ordering::Relaxed);
+    pool.hangs.store(false, Ordering::Relaxed);
+    // The time of a read that was announced is not that of the file, and nobody asks the pool.
+    for (announced, noted) in [(false, 14), (true, 0)] {
+        pool.retain(|_| false);
+        if announced {
+            store.prefetch(all.iter().map(|(blob, value)| (blob, value.len() as u64)));
+        }
+        pool.file_reads.store(0, Ordering::Relaxed);
+        pool.take_calls();
+        let mut gets = 0;
+        for (blob, value) in &all {
+            let read = store.read(blob, ReadClass::Blob, &mut buf).unwrap();
+            assert_eq!(read, value);
+            let calls = pool.take_calls().into_iter();
+            gets += calls
+                .filter(|call| matches!(call, PoolCall::Get(..)))
+                .count();
+        }
+        assert_eq!(pool.file_reads.load(Ordering::Relaxed), noted);
+        assert_eq!(gets, noted);
     }
     pooled.set_on(false);
     pool.take_calls();
-    assert_eq!(read_all(ReadClass::Blob), 28);
+    assert_eq!(read_all(ReadClass::Blob, &mut buf), 28);
     assert_eq!(pool.take_calls(), []);
 }

@@ -7,14 +7,16 @@ use crate::compaction::{
     HandoverPace, Job, JobKind, PickerContext, RestGoal, RetiredIndexes, RunningJobs, Snapshots,
     flush, pick, run_job,
 };
-use crate::env::ReadClass;
+use crate::env::{IoStats, PosixEnv, ReadClass};
 use crate::sst::{CachedBlock, IndexStats, SstOptions, SstWriter};
+use crate::store::PooledBlocks;
+use crate::store::testing::{MapPool, PoolCall};
 use crate::version::FileMeta;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A tree whose jobs the test runs one by one.
 struct Tree {
@@ -26,7 +28,10 @@ struct Tree {
 
 impl Tree {
     fn new(block_reuse: bool) -> Self {
-        let mut db = Db::new();
+        Self::over(Db::new(), block_reuse)
+    }
+
+    fn over(mut db: Db, block_reuse: bool) -> Self {
         db.options = Options {
             block_reuse,
             target_file_size: 4 << 20,
@@ -274,7 +279,10 @@ fn long_key(n: u64) -> Vec<u8> {
 
 /// A tree at rest with the keys 0, 2, 4, …, and a job that merges `entries` into it.
 fn at_rest(entries: Vec<Entry>) -> (Tree, Job, Snapshots) {
-    let mut tree = Tree::new(true);
+    rested(Tree::new(true), entries)
+}
+
+fn rested(mut tree: Tree, entries: Vec<Entry>) -> (Tree, Job, Snapshots) {
     // All keys in one file.
     tree.db.options.target_file_size = 1 << 30;
     tree.db.options.base_level_size = 64 << 20;
@@ -388,4 +396,71 @@ fn hand_over(evict: bool) {
             _ => panic!("no block at {offset}"),
         }
     }
+}
+
+/// A tree whose blocks are all in a memory pool, and a job that replaces them by several files.
+fn pooled() -> (Tree, Job, Snapshots, Arc<MapPool>) {
+    let pool = Arc::new(MapPool::default());
+    let env = Arc::new(PosixEnv::new());
+    let blocks = PooledBlocks::new(pool.clone(), env, Arc::new(IoStats::default()));
+    blocks.set_on(true);
+    let db = Db::with(|store| store.with_pool(Arc::new(blocks)));
+    let new = vec![entry(long_key(40_000), 380_001, Kind::Put)];
+    let (mut tree, job, reads) = rested(Tree::over(db, true), new);
+    let (_, input) = job.files().last().unwrap();
+    let mut iter = input.reader().unwrap().iter(ReadClass::Range, false);
+    let mut on = iter.seek_to_first().unwrap();
+    while on {
+        on = iter.next().unwrap();
+    }
+    tree.db.options.target_file_size = 100 << 10;
+    tree.run(&job, &reads);
+    assert!(tree.db.versions.current().files().count() > 5);
+    pool.take_calls();
+    (tree, job, reads, pool)
+}
+
+fn complete(tree: &mut Tree, job: &Job, stopping: bool) {
+    let handover = std::mem::take(&mut tree.db.handover);
+    let pace = HandoverPace {
+        limiter: &tree.db.limiter,
+        stopping: &AtomicBool::new(stopping),
+    };
+    handover.complete(job, &tree.db.versions.current(), &pace);
+}
+
+#[test]
+fn blocks_of_the_outputs_are_put_before_those_of_the_inputs_are_deleted() {
+    let (mut tree, job, _, pool) = pooled();
+    let inputs = pool.len();
+    pool.full.store(20, Ordering::Relaxed);
+    complete(&mut tree, &job, false);
+    let calls = pool.take_calls();
+    let puts = calls.iter().filter(|call| **call == PoolCall::Put).count();
+    let deletes = calls.iter().position(|call| *call == PoolCall::Delete);
+    assert!(puts * 10 > inputs * 9, "{puts} of {inputs}");
+    assert_eq!(deletes, Some(puts), "all puts come first");
+    assert_eq!(pool.full.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn a_pool_without_room_holds_a_job_up_once() {
+    let (mut tree, job, _, pool) = pooled();
+    let refusals = 1_000_000;
+    pool.full.store(refusals, Ordering::Relaxed);
+    complete(&mut tree, &job, false);
+    let tries = refusals - pool.full.load(Ordering::Relaxed);
+    let files = tree.db.versions.current().files().count();
+    assert!((1000..=1000 + files).contains(&tries), "{tries} tries");
+    assert!(!pool.take_calls().contains(&PoolCall::Put));
+}
+
+#[test]
+fn a_handover_ends_when_the_database_stops() {
+    let (mut tree, job, _, pool) = pooled();
+    pool.full.store(1_000_000, Ordering::Relaxed);
+    complete(&mut tree, &job, true);
+    let tries = 1_000_000 - pool.full.load(Ordering::Relaxed);
+    assert!(tries <= 1, "{tries} tries");
+    assert_eq!(pool.take_calls(), []);
 }

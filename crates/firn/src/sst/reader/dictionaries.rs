@@ -69,18 +69,27 @@ impl SstReader {
         let Some(handle) = self.dictionary_handle(id) else {
             return Ok(None);
         };
+        self.read_dictionary_at(handle, id, class, Ok).map(Some)
+    }
+
+    /// Reads the dictionary with this id, which is at `handle`, and makes something of it.
+    fn read_dictionary_at<T>(
+        &self,
+        handle: Handle,
+        id: u32,
+        class: ReadClass,
+        make: impl Fn(Dictionary) -> std::result::Result<T, DecodeError>,
+    ) -> Result<T> {
         let (mut stored, class) = (Vec::new(), class.of_index());
-        self.from_any(class, |source| {
+        self.read_from_any(class, |source| {
             self.read_stored(source, handle, class, &mut stored)?;
             let place = (self.file_id, handle.offset);
-            let dictionary = block_frame::open_as(BlockKind::Dictionary, &stored, place)
+            block_frame::open_as(BlockKind::Dictionary, &stored, place)
                 .map(Dictionary::new)
                 .and_then(|dictionary| match dictionary.id() == id {
-                    true => Ok(dictionary),
+                    true => make(dictionary),
                     false => Err(DecodeError::Corrupt("dictionary of another id")),
-                });
-            dictionary
-                .map(Some)
+                })
                 .map_err(|damage| self.damaged(damage, handle))
         })
     }
@@ -116,13 +125,12 @@ impl SstReader {
     }
 
     fn load_dictionary(&self, id: u32, class: ReadClass) -> Result<Arc<DigestedDictionary>> {
-        let handle = self.dictionary_handle(id).unwrap_or_default();
-        let Some(dictionary) = self.read_dictionary(id, class)? else {
-            return Err(self.damaged(DecodeError::Corrupt("no such dictionary"), handle));
+        let Some(handle) = self.dictionary_handle(id) else {
+            let damage = DecodeError::Corrupt("no such dictionary");
+            return Err(self.damaged(damage, Handle::default()));
         };
-        DigestedDictionary::of(&dictionary)
-            .map(Arc::new)
-            .map_err(|damage| self.damaged(damage, handle))
+        let digest = |dictionary| DigestedDictionary::of(&dictionary).map(Arc::new);
+        self.read_dictionary_at(handle, id, class, digest)
     }
 
     /// Reads and digests all dictionaries of the file, past the block cache.

@@ -86,13 +86,15 @@ impl SstReader {
     /// Calls `read` for a block that may come from anywhere. If the memory pool takes part in reads
     /// of this class and `read` fails, calls it once more for the block in the file: only what the
     /// file has is damage.
-    pub(super) fn from_any<T>(
+    pub(super) fn read_from_any<T>(
         &self,
         class: ReadClass,
         mut read: impl FnMut(BlockSource) -> Result<T>,
     ) -> Result<T> {
+        // Asked first: the pool may be switched off while the read goes on.
+        let is_pooled = self.file.is_pooled(class);
         match read(BlockSource::Any) {
-            Err(error) if !is_io(&error) && self.file.is_pooled(class) => read(BlockSource::File),
+            Err(error) if !is_io(&error) && is_pooled => read(BlockSource::File),
             done => done,
         }
     }
@@ -122,7 +124,7 @@ impl SstReader {
         let (mut blocks, mut known) = (0, 0);
         for place in window.places() {
             blocks += 1;
-            known += usize::from(self.outlook(class, place.start) == PoolOutlook::Asks);
+            known += usize::from(self.outlook(class, place.start, true) == PoolOutlook::Asks);
         }
         known > 0 && known * 4 >= blocks * POOL_QUARTERS
     }
@@ -137,7 +139,7 @@ impl SstReader {
     ) {
         let places: Vec<_> = window
             .places()
-            .filter(|place| self.outlook(class, place.start) != PoolOutlook::Passes)
+            .filter(|place| self.outlook(class, place.start, true) != PoolOutlook::Passes)
             .collect();
         let found = &mut |number: usize, bytes: &[u8]| {
             if let Some(place) = places.get(number) {
@@ -148,9 +150,15 @@ impl SstReader {
             .read_from_pool(class, &places, block_frame::is_intact, found);
     }
 
-    /// What a read of the block at `offset` from the memory pool would do.
-    pub(in crate::sst) fn outlook(&self, class: ReadClass, offset: u64) -> PoolOutlook {
-        self.file.outlook(class, offset)
+    /// What a read of the block at `offset` from the memory pool would do, alone or together with
+    /// others.
+    pub(in crate::sst) fn outlook(
+        &self,
+        class: ReadClass,
+        offset: u64,
+        together: bool,
+    ) -> PoolOutlook {
+        self.file.outlook(class, offset, together)
     }
 
     /// Whether the memory pool probably has the block at `offset`.

@@ -80,7 +80,10 @@ fn key(n: u64) -> Vec<u8> {
     edges::key(1, n)
 }
 
-fn point(reader: &SstReader, n: u64) -> Option<(u64, (Kind, Vec<u8>, Vec<u8>))> {
+/// An entry: seqno, kind, and both parts of the value.
+type FoundEntry = (u64, (Kind, Vec<u8>, Vec<u8>));
+
+fn point(reader: &SstReader, n: u64) -> Option<FoundEntry> {
     get(reader, &key(n), SEQNO_MAX).unwrap()
 }
 
