@@ -6,8 +6,9 @@
 # Random schedules, statements, ALTERs and foreign keys are compared with InnoDB. Then a primary and
 # a replica are killed in turn. Then threads run through the C ABI with pauses and simulated
 # crashes, a third of that time. A judge checks the histories (docs/internals/history.md). At last
-# an invented database of 300,000 files is measured (docs/internals/sim.md). SEED repeats a run as
-# far as thread scheduling allows.
+# a million TRUNCATEs and 100,000 CREATEs and DROPs run through the C ABI, and an invented database
+# of 300,000 files is measured (docs/internals/sim.md). SEED repeats a run as far as thread
+# scheduling allows.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$FIRN_ROOT"
@@ -30,5 +31,9 @@ say "a primary and a replica with parallel apply, killed in turn, 20 rounds, see
 FIRN_TEST_REPLICATION_ROUNDS=20 PATH=$FIRN_ROOT/.venv/bin:$PATH tests/sql/run -rP test_replication.py -k kills
 say "threads through the C ABI, $((MINUTES * 20)) seconds, seed $FIRN_TEST_SEED"
 cargo run --quiet --release -p firn-sim -- concurrent --seconds $((MINUTES * 20)) --seed "$FIRN_TEST_SEED"
+say "a million TRUNCATEs, 100,000 CREATEs and DROPs"
+# Each of them syncs the log, so their files are in memory.
+FIRN_TEST_TRUNCATES=1000000 FIRN_TEST_CREATES=100000 TMPDIR=/dev/shm \
+  cargo test --quiet --release -p firn-capi --test many_ddl -- --nocapture
 say "300,000 invented files and 10,000 tables"
 cargo run --quiet --release -p firn-sim -- scale

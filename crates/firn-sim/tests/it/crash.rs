@@ -15,7 +15,10 @@ fn nothing_acknowledged_is_lost_at_random_crashes() {
 
 #[test]
 fn nothing_acknowledged_is_lost_at_crashes_on_a_full_disk() {
-    for seed in (0..150).chain([52_710_022, 52_710_202, 52_710_519, 52_711_171]) {
+    let found = [52_710_022, 52_710_202, 52_710_519, 52_711_171];
+    // With these the environment dies in an open after a close, and the open succeeds.
+    let dies_in_open = [555, 62_711_704];
+    for seed in (0..150).chain(found).chain(dies_in_open) {
         full_disk_run(seed).unwrap();
     }
 }

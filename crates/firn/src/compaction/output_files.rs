@@ -32,8 +32,8 @@ pub struct JobContext<'a> {
 /// The output files that one job is writing.
 ///
 /// Invariant: dropping this value removes every file that it has created, unless [`Self::finish`]
-/// has returned the file. So a failed job leaves no file behind. After a crash, the next open
-/// removes the leftovers.
+/// has returned the file. So a failed job leaves no file behind. A file that cannot be removed now
+/// becomes obsolete and is removed later. After a crash, the next open removes the leftovers.
 pub(super) struct Outputs<'a> {
     ctx: JobContext<'a>,
     splitter: Splitter,
@@ -264,13 +264,12 @@ impl Drop for Outputs<'_> {
         self.writer = None;
         let store = self.ctx.versions.source().store();
         for id in self.created.drain(..) {
-            // If the removal fails, the next open removes the file.
-            let _ = match self.in_reserve == Some(id) {
-                // Give the file back to the disk reserve instead of removing it, because another
-                // program could take the space that a removal frees.
-                true => store.give_back_to_reserve(id),
-                false => store.remove(id),
-            };
+            // Give the file back to the disk reserve instead of removing it, because another
+            // program could take the space that a removal frees.
+            let given_back = self.in_reserve == Some(id) && store.give_back_to_reserve(id).is_ok();
+            if !given_back {
+                self.ctx.versions.discard(&[id]);
+            }
         }
     }
 }

@@ -400,7 +400,9 @@ impl Wal {
     /// All segments before this one are closed. It is the current segment, or the first one that
     /// may be it, while the log has none.
     pub fn closed_before(&self) -> SegmentId {
-        self.shared.state.lock().segment.id
+        let state = self.shared.state.lock();
+        // The placeholder has the id before that segment.
+        state.segment.id + u64::from(state.segment.is_none())
     }
 
     /// Bytes of the files from segment `first` to the current one. This is the disk space of the

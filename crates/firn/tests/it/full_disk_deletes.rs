@@ -6,7 +6,8 @@ use super::schema::open_or_create;
 use firn::base::options::{MutableOptions, Options};
 use firn::base::{Error, ErrorKind, Result, Value};
 use firn::db::{Condition, Db};
-use firn::env::{Env, MemEnv};
+use firn::env::fault::{CallClass, Errno, Fault};
+use firn::env::{Env, FaultEnv, MemEnv};
 use firn::store::ReservePart;
 use firn::table::{RowScratch, Table, WriteFlags};
 use std::path::Path;
@@ -584,6 +585,38 @@ fn a_large_memtable_whose_file_is_small_gives_its_log_back() {
     env.unfill();
     let db = open_usual(&env);
     assert_eq!(db.condition(), Condition::Good);
+}
+
+/// A flush finds no room for its file, and the file cannot be removed either.
+#[test]
+fn a_file_that_found_no_room_is_removed_later_if_not_at_once() {
+    let mut left = 0;
+    for nth in 1..8 {
+        let mem = MemEnv::new();
+        let fault = FaultEnv::new(Arc::new(mem.clone()));
+        let env: Arc<dyn Env> = Arc::new(fault.clone());
+        let db = Db::open(env, Path::new("/db"), options(64 << 10), None).unwrap();
+        (0..3).for_each(|n| put_loose(&db, n, &noise(n)).unwrap());
+        for (class, nth, sticky, errno) in [
+            (CallClass::Write, nth, false, Errno::NoSpace),
+            (CallClass::Remove, 1, true, Errno::NoMemory),
+        ] {
+            fault.inject(Fault {
+                class,
+                nth,
+                sticky,
+                errno,
+            });
+        }
+        let flushed = db.flush();
+        assert!(flushed.as_ref().err().is_none_or(is_full), "{flushed:?}");
+        fault.clear();
+        let versions = db.context().ingest.versions();
+        left += versions.delete_obsolete().unwrap();
+        let tree: u64 = db.levels().iter().map(|level| level.files).sum();
+        assert_eq!(files(&db) as u64, tree, "write {nth}");
+    }
+    assert!(left > 0, "every file was removed at once");
 }
 
 #[test]

@@ -476,6 +476,41 @@ fn a_panic_after_the_append_leaves_the_files() {
     }
 }
 
+/// A prepare whose sync fails leaves its files, because the log may name them.
+#[test]
+fn a_failed_sync_of_a_prepare_leaves_the_files() {
+    const ROWS: u32 = 60;
+    const LEN: usize = 1000;
+    let mut survived = 0;
+    for nth in 1..40 {
+        let mem = MemEnv::new();
+        let fault = FaultEnv::new(Arc::new(mem.clone()));
+        let db = open(Arc::new(fault.clone()), SEGMENT);
+        small(&db, 0);
+        let mut txn = begin(&db);
+        (0..ROWS).for_each(|n| put(&mut txn, 2000, n, LEN));
+        fault.inject(Fault {
+            class: CallClass::Sync,
+            nth,
+            sticky: true,
+            errno: Errno::Io,
+        });
+        let prepared = txn.prepare(b"x");
+        drop((txn, db));
+        if prepared.is_ok() {
+            assert!(survived > 0, "no log named files");
+            return;
+        }
+        let db = open(Arc::new(mem.kill()), SEGMENT);
+        if db.prepared_xids() == [b"x"] {
+            survived += 1;
+            assert!(db.commit_xid(b"x").unwrap());
+            assert!((0..ROWS).all(|n| has(&db, 2000, n, LEN)), "sync {nth}");
+        }
+    }
+    panic!("a prepare has fewer syncs");
+}
+
 #[test]
 fn a_kill_ends_the_writing_of_files_and_nothing_is_committed() {
     for ends in ENDS {

@@ -8,6 +8,7 @@ use crate::base::{ErrorKind, IndexId, Value};
 use crate::catalog::{CATALOG_INDEX, NewTable, TableLocking, TableSchema};
 use crate::env::fault::{CallClass, Errno, Fault};
 use crate::env::{FaultEnv, MemEnv, ReadClass};
+use crate::store::ReservePart;
 use crate::txn::Isolation;
 use parking_lot::Mutex;
 use std::path::PathBuf;
@@ -308,6 +309,41 @@ fn an_archive_goes_on_after_restarts_crashes_and_at_another_place() {
     let error = db.archive_log().unwrap_err();
     assert_eq!(*error.kind(), ErrorKind::AlreadyExists, "{error}");
     assert!(error.to_string().contains("a new one is needed"), "{error}");
+}
+
+/// A close archives the last segment. The next start finds no room for a segment, so the log has
+/// none. The archive's last segment is closed nevertheless, and the archive is that of this log.
+#[test]
+fn an_archive_goes_on_after_a_start_on_a_full_disk() {
+    let env = MemEnv::new();
+    env.create_dir_all(Path::new(ARCHIVE)).unwrap();
+    let db = open(Arc::new(env.clone()), DB);
+    (0..5).for_each(|n| write(&db, n));
+    db.close().unwrap();
+    drop(db);
+    let last = *archived_in(&env).last().unwrap();
+    let dir = Path::new(DB);
+    // Without the log's part of the disk reserve and without prepared segments.
+    for name in env.list_dir(dir).unwrap() {
+        let later = crate::wal::parse_segment_name(&name).is_some_and(|id| id > last);
+        if later || name == ReservePart::Log.name() {
+            env.remove(&dir.join(name)).unwrap();
+        }
+    }
+    env.sync_dir(dir).unwrap();
+    env.fill();
+    let db = open(Arc::new(env.clone()), DB);
+    assert!(db.work.wal.has_no_segment());
+    // There is no room for a note of what the archive covers.
+    let archived = archive(&db);
+    if let Err(error) = archived {
+        assert_eq!(*error.kind(), ErrorKind::NoSpace, "{error}");
+    }
+    env.unfill();
+    db.recheck_full_disk();
+    write(&db, 5);
+    assert!(archive(&db).unwrap() > 0);
+    assert_eq!(last_commit_archived(&env), last_commit(&db));
 }
 
 /// The archive was moved to another file system, which is not mounted at the next start. The
