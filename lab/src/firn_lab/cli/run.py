@@ -8,10 +8,10 @@
   until firn-lab run full --resume; [ $? -ne 75 ]; do :; done     # slices of two hours
 
 A workload is NAME[:key=value,…]. The keys are scale, threads, seconds, lead_seconds, warm_seconds,
-seed and the workload's own (firn-lab list). A case is measured in blocks, one short round on each
-target, until its ratios are known to --within percent, or its time is over. Exit status 75 reports
-that a slice of a run is over and --resume continues it. Options of the command line override those
-of a plan.
+seed, disk and the workload's own (firn-lab list). A case is measured in blocks, one short round on
+each target, until its ratios are known to --within percent, or its time is over. Exit status 75
+reports that a slice of a run is over and --resume continues it. Options of the command line
+override those of a plan.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from firn_lab.cli.common import add_store
 from firn_lab.cli.numbers import above, at_least, new_directory
 from firn_lab.cli.run_display import RunDisplay, summary
 from firn_lab.clock import SystemClock
+from firn_lab.disks import parse_disk
 from firn_lab.errors import UsageError
 from firn_lab.plan import PLANS, Case, Plan, parse_case
 from firn_lab.plan.case import replace_params
@@ -82,6 +83,10 @@ def add_measuring(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--warm-seconds", type=at_least(0.0), help="before the first round")
     parser.add_argument("--threads", type=above(0), nargs="+", help="several: each case with each")
+    parser.add_argument(
+        "--disk", type=_disk, metavar="SPEED",
+        help="of the tables in rounds, FIRN only: 120us, 500us/3000iops/125MBps",
+    )  # fmt: skip
     parser.add_argument("--scale", type=above(0.0))
     parser.add_argument("--seed", type=at_least(0))
     parser.add_argument(
@@ -104,13 +109,15 @@ def add_measuring(parser: argparse.ArgumentParser) -> None:
 
 def make_plan(chosen: argparse.Namespace) -> Plan:
     """Builds the plan that the command line requests."""
-    names = ("seconds", "lead_seconds", "warm_seconds", "scale", "seed")
+    names = ("seconds", "lead_seconds", "warm_seconds", "scale", "seed", "disk")
     given = {name: getattr(chosen, name) for name in names if getattr(chosen, name) is not None}
     sweep = [{**given, "threads": threads} for threads in chosen.threads or ()] or [given]
     if len(chosen.what) == 1 and chosen.what[0] in PLANS:
         plan = PLANS[chosen.what[0]]
         found = [
-            Case(case.workload, replace_params(case.params, fields, case.params.options))
+            dataclasses.replace(
+                case, params=replace_params(case.params, fields, case.params.options)
+            )
             for case in plan.cases
             for fields in sweep
         ]
@@ -121,8 +128,10 @@ def make_plan(chosen: argparse.Namespace) -> Plan:
         found = [_case(text, base) for text in chosen.what for base in bases]
         plan = Plan("custom", "", ())
     # With a sweep over thread counts, a case that sets its own thread count would appear once for
-    # each count; keep it once.
-    cases = tuple(case for n, case in enumerate(found) if len(sweep) == 1 or case not in found[:n])
+    # each count; keep it once. So would cases of a plan of which an option replaces what they
+    # differ in.
+    repeats = len(sweep) > 1 or plan.name != "custom"
+    cases = tuple(case for n, case in enumerate(found) if not repeats or case not in found[:n])
     threads = max((case.params.threads for case in cases), default=0)
     budget = Budget(
         memory_bytes=(chosen.memory or plan.budget.memory_bytes >> 20) << 20,
@@ -143,6 +152,14 @@ def make_plan(chosen: argparse.Namespace) -> Plan:
     )
     _require_sense(plan)
     return plan
+
+
+def _disk(text: str) -> str:
+    """A parser of speeds for argparse."""
+    try:
+        return parse_disk(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _require_sense(plan: Plan) -> None:

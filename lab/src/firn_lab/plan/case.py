@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from firn_lab.disks import parse_disk
 from firn_lab.errors import UsageError
 from firn_lab.registry import Registry
 from firn_lab.targets.target import Budget
@@ -26,10 +27,15 @@ _NUMBERS = {
 
 @dataclass(frozen=True)
 class Case:
-    """A workload with its parameters."""
+    """A workload with its parameters.
+
+    `published`: what others have published for the ratio, target ÷ reference; reports show it
+    beside the measured one.
+    """
 
     workload: str
     params: Params = field(default_factory=Params)
+    published: float | None = None
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,8 @@ class Plan:
     A case ends when its ratios are known to `within`, a fraction of the ratio, or after `blocks`
     blocks, or when its time is over. With `minutes`, the limit of the whole run including loads, a
     case gets its share of the remaining time; otherwise it gets `case_seconds`. `measures`: names
-    of the costly state measures to take in addition.
+    of the costly state measures to take in addition. `published_by`: whose figures the cases have
+    as `published`.
     """
 
     name: str
@@ -52,6 +59,7 @@ class Plan:
     case_seconds: float = 240.0
     budget: Budget = field(default_factory=Budget)
     measures: tuple[str, ...] = ()
+    published_by: str = ""
 
 
 PLANS: Registry[Plan] = Registry("plan", "firn_lab.plan")
@@ -60,7 +68,7 @@ PLANS: Registry[Plan] = Registry("plan", "firn_lab.plan")
 def parse_case(text: str, base: Params) -> Case:
     """Parses `oltp_read_write:threads=16,zipf=0.9`; `base` gives the other parameters."""
     name, _, rest = text.partition(":")
-    fields: dict[str, float | int] = {}
+    fields: dict[str, float | int | str] = {}
     options: dict[str, str] = dict(base.options)
     for item in filter(None, rest.split(",")):
         key, equals, value = item.partition("=")
@@ -71,13 +79,18 @@ def parse_case(text: str, base: Params) -> Case:
                 fields[key] = _NUMBERS[key](value)
             except ValueError:
                 raise UsageError(f"{text}: {key} takes a number, not {value!r}") from None
+        elif key == "disk":
+            try:
+                fields[key] = parse_disk(value)
+            except ValueError as error:
+                raise UsageError(f"{text}: {error}") from None
         else:
             options[key] = value
     return Case(name, replace_params(base, fields, options))
 
 
 def replace_params(
-    base: Params, fields: Mapping[str, float | int], options: Mapping[str, str]
+    base: Params, fields: Mapping[str, float | int | str], options: Mapping[str, str]
 ) -> Params:
     """A copy of `base` with these fields replaced and these options."""
     values = {**dataclasses.asdict(base), **fields, "options": dict(options)}

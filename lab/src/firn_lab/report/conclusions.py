@@ -25,6 +25,8 @@ class Conclusion:
     whole: Interval | None
     cpu: Interval | None
     switches: Interval | None
+    # What others have published for the ratio.
+    published: float | None = None
 
     @property
     def concluded(self) -> bool:
@@ -63,6 +65,7 @@ def conclusions(report: Report) -> list[Conclusion]:
                     report.whole(each) if each.case.headline == "tps" else None,
                     report.ratio(each, each.settled(CPU)) or report.ratio(each, CPU),
                     report.ratio(each, SWITCHES),
+                    report.published.get(each.case.label),
                 )
             )
     return found
@@ -72,6 +75,11 @@ def ratio_text(value: Interval) -> str:
     if value.count < 2:
         return f"×{value.value:.2f}"
     return f"×{value.value:.3f} ({value.low:.3f}…{value.high:.3f})"
+
+
+def published_text(ratio: float | None) -> str:
+    """What others have published for a ratio."""
+    return "–" if ratio is None else f"×{ratio:.2f}"
 
 
 @dataclass(frozen=True)

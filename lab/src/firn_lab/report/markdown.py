@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from firn_lab.intervals import Interval
-from firn_lab.report.conclusions import CPU, SWITCHES, conclusions, ratio_text
+from firn_lab.report.conclusions import (
+    CPU,
+    SWITCHES,
+    conclusions,
+    published_text,
+    ratio_text,
+)
 from firn_lab.report.costs import HEAD, cells, costs
+from firn_lab.report.pool import HEAD as POOL_HEAD
+from firn_lab.report.pool import NOTE as POOL_NOTE
+from firn_lab.report.pool import pool_rows
 from firn_lab.report.remarks import (
     bounds,
     breaches,
@@ -60,6 +69,7 @@ def markdown(report: Report, pictures: Sequence[str] = ()) -> str:
     lines += _box("Lumps", lumps(report))
     lines += _box("Not run", unsupported(report))
     lines += _ratios(report)
+    lines += _pool(report)
     for workload in dict.fromkeys(case.workload for case in report.cases):
         lines += [f"## {workload}", ""]
         lines += _performance(report, workload)
@@ -111,6 +121,7 @@ def _ratios(report: Report) -> list[str]:
             cell(each.whole),
             cell(each.cpu),
             cell(each.switches),
+            *([published_text(each.published)] if report.published else []),
         ]
         for each in conclusions(report)
     ]
@@ -118,8 +129,15 @@ def _ratios(report: Report) -> list[str]:
         return []
     name = report.reference.name if report.reference else ""
     head = ["case", "engine", "figure", f"÷ {name}", "±", "", "blocks", "all transactions",
-            "processor time", "switches"]  # fmt: skip
-    return ["## Ratios", "", _RATIO_NOTE, "", *table(head, rows)]
+            "processor time", "switches", *(["published"] if report.published else [])]  # fmt: skip
+    by = f"Published: {report.published_by}, on other machines."
+    note = [_RATIO_NOTE, "", *([by, ""] if report.published else [])]
+    return ["## Ratios", "", *note, *table(head, rows)]
+
+
+def _pool(report: Report) -> list[str]:
+    rows = pool_rows(report)
+    return ["## Reads", "", POOL_NOTE, "", *table(POOL_HEAD, rows)] if rows else []
 
 
 def _performance(report: Report, workload: str) -> list[str]:

@@ -295,17 +295,21 @@ function ratioTable() {
   const heads = [{ text: "case" }, { text: "engine" }, { text: "figure" }, { text: `÷ ${data.reference}`, number: true },
     { text: "95 % interval", number: true }, { text: "±", number: true }, { text: "" }, { text: "blocks", number: true },
     { text: "all transactions", number: true }, { text: "processor time", number: true }, { text: "switches", number: true }];
+  const published = data.conclusions.some((each) => each.published);
+  if (published) heads.push({ text: "published", number: true });
   const cell = (ratio) => ratio ? { text: ratioText(ratio), value: ratio.value } : null;
   const wanted = `±${(100 * data.within).toFixed(1)} %`;
   section("ratios", "Ratios", make("p", {}, "In a typical block; all transactions: of all blocks, with every stall in them. " +
-    "Processor time and context switches are the server's, for a transaction, the first with what was put off until after the last block."),
+    "Processor time and context switches are the server's, for a transaction, the first with what was put off until after the last block." +
+    (published ? ` Published: ${data.publishedBy}, on other machines.` : "")),
     sortable(heads, data.conclusions.map((each) => {
       const { ratio } = each, half = ratio.count > 2 ? (ratio.high - ratio.low) / 2 / ratio.value : null;
       return [each.case, each.target, words(each.figure), { text: `×${ratio.value.toFixed(3)}`, value: ratio.value },
         { text: ratio.count > 1 ? `${ratio.low.toFixed(3)}…${ratio.high.toFixed(3)}` : "–", value: ratio.low },
         { text: half === null ? "–" : `±${(100 * half).toFixed(1)} %`, value: half },
         each.concluded ? `concluded at ${wanted}` : `not concluded at ${wanted}`, { text: String(ratio.count), value: ratio.count },
-        cell(each.whole), cell(each.cpu), cell(each.switches)];
+        cell(each.whole), cell(each.cpu), cell(each.switches),
+        ...(published ? [each.published ? { text: `×${each.published.toFixed(2)}`, value: each.published } : null] : [])];
     })));
 }
 

@@ -38,6 +38,7 @@ def to_json(report: Report) -> dict[str, Any]:
         "lumps": lumps(report),
         "conclusions": [_conclusion_json(each) for each in conclusions(report)],
         "within": report.within,
+        "publishedBy": report.published_by,
         "unsupported": unsupported(report),
         "failures": failures(report),
         "commands": commands(report),
@@ -80,6 +81,7 @@ def _conclusion_json(each: Conclusion) -> dict[str, Any]:
         "whole": plain(each.whole),
         "cpu": plain(each.cpu),
         "switches": plain(each.switches),
+        "published": each.published,
     }
 
 

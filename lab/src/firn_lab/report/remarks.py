@@ -97,6 +97,7 @@ def commands(report: Report) -> dict[str, str]:
         params = case.params
         items = [f"{k}={params[k]:g}" for k in _PARAMS if k in params]
         items += [f"seed={params['seed']}"]
+        items += [f"disk={params['disk']}"] if params.get("disk") else []
         items += [f"{key}={value}" for key, value in params["options"].items()]
         text = f"{case.workload}:{','.join(items)}"
         found[case.label] = shlex.join(["firn-lab", "run", text, "--targets", *specs, *options])

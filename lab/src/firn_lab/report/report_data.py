@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from firn_lab.intervals import Interval, Share, mean, paired, ratio, single, typical, whole
 from firn_lab.plan.case import Plan
@@ -83,6 +83,9 @@ class Report:
     prices: tuple[Prices, ...] = ()
     # The wanted precision of ratios, as a fraction of the ratio.
     within: float = Plan.within
+    # Ratios by label of the case that others have published, and who has.
+    published: Mapping[str, float] = field(default_factory=dict)
+    published_by: str = ""
 
     def result(self, case: CaseRow, target: TargetRow) -> Result | None:
         """The result of a case on a target; None if the case did not run there."""
@@ -158,9 +161,13 @@ def collect(store: Reader, which: str | int = "last", prices: Sequence[Prices] =
             if figures:
                 figures |= settled.get((case.label, target.id), {})
             results.append(Result(case, target, own, figures))
-    ended = [event.data for event in store.events(run.id) if event.kind == "case"]
+    events = store.events(run.id)
+    ended = [event.data for event in events if event.kind == "case"]
     within = ended[-1]["within"] if ended else Plan.within
-    return Report(run, targets, cases, results, store, tuple(prices), within)
+    told = [event.data for event in events if event.kind == "published"]
+    published = {each["case"]: each["ratio"] for each in told}
+    by = told[-1]["by"] if told else ""
+    return Report(run, targets, cases, results, store, tuple(prices), within, published, by)
 
 
 def good(rounds: Sequence[Round]) -> tuple[Round, ...]:

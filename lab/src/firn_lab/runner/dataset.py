@@ -393,7 +393,8 @@ class DatasetRun:
         if (case.id, target.id) in self._warm:
             return
         self._phase("warm", target, case=case.workload.label)
-        clock = self._runner.clock
+        clock, disk = self._runner.clock, case.workload.params.disk
+        self._explained(target, lambda: target.target.use_disk(disk))
         self._explained(target, lambda: case.workload.warm(target.target, clock))
         self._warm.add((case.id, target.id))
 

@@ -267,6 +267,10 @@ class Runner:
         targets = self._look_at_targets()
         self._require_work(workloads, targets)
         cases = [CaseRun(self._case_row(each), each) for each in workloads]
+        for row, case in zip(cases, self.plan.cases, strict=True):
+            if case.published is not None:
+                published = {"ratio": case.published, "by": self.plan.published_by}
+                self.tell("published", {"case": row.workload.label, **published})
         left = [case for case in cases if case.workload.label not in self.before.finished]
         datasets: dict[str, list[CaseRun]] = {}
         for case in left:

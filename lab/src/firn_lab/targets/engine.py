@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from firn_lab import processes
+from firn_lab.disks import disk_option
 from firn_lab.errors import TargetError, UsageError
 from firn_lab.targets.mysql import MySqlTarget
 from firn_lab.targets.private import PrivateTarget, allocated_bytes
@@ -127,6 +128,13 @@ class EngineTarget(PrivateTarget, MySqlTarget):
         self._plugin = plugin
         self._budget = budget
         self._template = scratch / "mariadb-template"
+        self._disk = ""
+        self.emulates_disk = variant.engine == "firn"
+
+    @property
+    def has_slow_reads(self) -> bool:
+        """Whether the tables are on an emulated disk, so that the place of a read matters."""
+        return self._disk != ""
 
     @property
     def pids(self) -> list[int]:
@@ -187,6 +195,7 @@ class EngineTarget(PrivateTarget, MySqlTarget):
             "--ignore-db-dirs=#firn",
             *([f"--plugin-load-add={variant.library}"] if variant.library else []),
             *variant.options(self._budget),
+            *([f"--firn-debug-disk={disk_option(self._disk)}"] if self._disk else []),
         ]
 
     def _process_options(self) -> dict[str, object]:
@@ -226,6 +235,21 @@ class EngineTarget(PrivateTarget, MySqlTarget):
             tail = self.log_tail()
             self.kill()
             raise TargetError(f"{self.name}: the server runs without engine {engine}\n{tail}")
+
+    def use_disk(self, speed: str) -> None:
+        if speed == self._disk:
+            return
+        if not self.emulates_disk:
+            super().use_disk(speed)
+        running = self._process is not None
+        self.stop()
+        self._disk = speed
+        if running:
+            self.start()
+
+    def destroy(self) -> None:
+        super().destroy()
+        self._disk = ""
 
     def rest(self, seconds_max: float = 240.0) -> RestState:
         """Makes InnoDB and MyRocks flush, and waits for rest.

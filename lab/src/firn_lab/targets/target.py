@@ -93,6 +93,8 @@ class Target(ABC):
     dialect: Dialect
     # Directory for large files of workloads; set by `make_target`.
     scratch: Path
+    # Whether `use_disk` can slow down the disk of the tables.
+    emulates_disk: bool = False
 
     def lacks(self) -> str:
         """Missing software, and how to install or build it; "" if nothing is missing."""
@@ -112,6 +114,14 @@ class Target(ABC):
     def kill(self) -> None:
         """Sends SIGKILL, for tests of recovery. Only for private servers (`pid` is not None)."""
         raise NotImplementedError(f"{self.name} is not ours to kill")
+
+    def use_disk(self, speed: str) -> None:
+        """Has the tables on a disk of this speed from now on, with a restart if it was another.
+
+        "" is the real disk. Only for targets with `emulates_disk`.
+        """
+        if speed:
+            raise NotImplementedError(f"{self.name} has no emulated disk")
 
     def freeze(self) -> None:
         """Stops the processes with SIGSTOP while another target is measured; caches stay warm."""

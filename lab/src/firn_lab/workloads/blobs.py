@@ -17,7 +17,7 @@ from firn_lab.workloads.sql_session import (
     digest,
     md5,
     number_option,
-    scaled_option,
+    sized_option,
     text,
 )
 from firn_lab.workloads.workload import WORKLOADS, Params
@@ -71,13 +71,13 @@ class BlobsSession(SqlSession):
 class Blobs(SessionWorkload):
     summary = "large values, selected and updated by primary key"
     # random: the incompressible fraction of each value.
-    options = {"rows": "1000", "bytes": "524288", "random": "0.5", "access": "both"}
+    options = {"rows": "1000", "cache": "", "bytes": "524288", "random": "0.5", "access": "both"}
     warm_reads = {"blobs": "SUM(LENGTH(data))"}
 
     def __init__(self, name: str, params: Params) -> None:
         super().__init__(name, params)
-        self.rows = scaled_option(self, "rows")
         self.length = round(number_option(self, "bytes", 1, 64 << 20))
+        self.rows = sized_option(self, self.length)
         self.share = number_option(self, "random", 0, 1)
         if self.option("access") not in ACCESSES:
             raise UsageError(f"{name}: access is one of {', '.join(ACCESSES)}")

@@ -69,7 +69,9 @@ class Recovery(Workload):
         return self.rows * 1100.0 + self.log_bytes
 
     def supports(self, target: Target) -> str:
-        return "" if target.data_dir is not None else "only servers that the lab may kill"
+        if target.data_dir is None:
+            return "only servers that the lab may kill"
+        return super().supports(target)
 
     def load(self, target: Target, sink: Sink) -> None:
         create_table(

@@ -18,7 +18,7 @@ from firn_lab.workloads.sql_session import (
     by_index,
     create_table,
     number_option,
-    scaled_option,
+    sized_option,
     text,
 )
 from firn_lab.workloads.workload import WORKLOADS, Params
@@ -31,6 +31,8 @@ COLUMNS = (
     "pad VARCHAR(100) NOT NULL, PRIMARY KEY (id)"
 )
 SHARE_ROWS = 20_000
+# About what a row takes in InnoDB, with its entry of the index.
+ROW_BYTES = 260.0
 
 
 def key(number: int, rows: int) -> int:
@@ -104,18 +106,18 @@ class LookupSession(SqlSession):
 class Scanned(SessionWorkload):
     """The table that both workloads share."""
 
-    options: ClassVar[dict[str, str]] = {"rows": "1000000"}
+    options: ClassVar[dict[str, str]] = {"rows": "1000000", "cache": ""}
     writes = False
 
     def __init__(self, name: str, params: Params) -> None:
         super().__init__(name, params)
-        self.rows = scaled_option(self, "rows")
+        self.rows = sized_option(self, ROW_BYTES)
         if self.rows % PRIME == 0:
             self.rows += 1  # A multiple of the prime would map all ids to k = 0.
 
     @property
     def about_bytes(self) -> float:
-        return self.rows * 260.0
+        return self.rows * ROW_BYTES
 
     @property
     def dataset(self) -> str:

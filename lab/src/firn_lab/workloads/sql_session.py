@@ -80,6 +80,15 @@ def scaled_option(workload: Workload, key: str, least: int = 1) -> int:
     return max(least, round(number_option(workload, key) * workload.params.scale))
 
 
+def sized_option(workload: Workload, row_bytes: float) -> int:
+    """The option `rows`, or as many rows as make `cache` times the target's cache; scaled."""
+    if not workload.option("cache"):
+        return scaled_option(workload, "rows")
+    params = workload.params
+    data_bytes = number_option(workload, "cache", 0.001, 1000) * params.memory_bytes
+    return max(1, round(data_bytes / row_bytes * params.scale))
+
+
 def date_type(target: Target) -> str:
     """The type of date and time. MariaDB's TIMESTAMP would update itself."""
     return "DATETIME" if target.dialect == "mysql" else "TIMESTAMP"

@@ -40,6 +40,8 @@ class Params:
     seed: int = 920967
     # The target's cache, set by the runner; data may be sized relative to it.
     memory_bytes: int = 512 << 20
+    # Speed of the emulated disk that holds the tables in rounds (see `disks`); "" is the real disk.
+    disk: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -159,7 +161,8 @@ class Workload(ABC):
         """The case's name in reports; it must differ between cases of one workload."""
         given = " ".join(f"{key}={value}" for key, value in sorted(self.params.options.items()))
         scale = "" if self.params.scale == 1 else f" scale={self.params.scale:g}"
-        return f"{self.name} threads={self.params.threads}{scale} {given}".strip()
+        disk = f" disk={self.params.disk}" if self.params.disk else ""
+        return f"{self.name} threads={self.params.threads}{scale}{disk} {given}".strip()
 
     @property
     def about_bytes(self) -> float:
@@ -173,7 +176,10 @@ class Workload(ABC):
 
     def supports(self, target: Target) -> str:
         """ "" if the workload runs on the target, else the reason why not."""
-        return "" if target.dialect in self.dialects else f"{' and '.join(self.dialects)} only"
+        if target.dialect not in self.dialects:
+            return f"{' and '.join(self.dialects)} only"
+        emulated = not self.params.disk or target.emulates_disk
+        return "" if emulated else "only FIRN's tables can be on an emulated disk"
 
     @abstractmethod
     def load(self, target: Target, sink: Sink) -> None:

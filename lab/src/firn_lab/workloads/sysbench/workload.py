@@ -77,6 +77,8 @@ class Sysbench(Workload):
     """A workload for one script; the loop at the end creates a subclass for each."""
 
     script: ClassVar[Script]
+    # Name of the script, if it is not that of the workload.
+    program: ClassVar[str] = ""
 
     def __init__(self, name: str, params: Params) -> None:
         super().__init__(name, params)
@@ -212,7 +214,7 @@ class Sysbench(Workload):
 
         Each use has its own random draws, which are the same on every target.
         """
-        script = SCRIPT_DIR / f"{self.name}.lua"
+        script = SCRIPT_DIR / f"{self.program or self.name}.lua"
         environment = {}
         if self.zipf:
             environment = {"FIRN_LAB_SCRIPT": str(script), "FIRN_LAB_ZIPF": str(self.zipf)}
