@@ -25,7 +25,7 @@ packages_of() {
     bench) echo "${bench[*]}" ;;
     test) echo "${build[*]} ${run[*]} mariadb-client mariadb-backup mydumper sysbench python3-venv dpkg-dev memcached" ;;
     mtr) echo "${build[*]} ${run[*]} mariadb-client perl patch libpcre2-posix3 libaio1 libncurses6" ;;
-    lab) echo "${run[*]} sysbench python3-venv" ;;
+    lab) echo "${run[*]} sysbench python3-venv memcached" ;;
     browser) echo chromium ;;
     lint) echo "${build[*]} clang-format python3-venv" ;;
     deb) echo "${build[*]} dpkg-dev" ;;

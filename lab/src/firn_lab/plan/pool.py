@@ -30,6 +30,8 @@ CASES: tuple[tuple[str, dict[str, str], float | None], ...] = (
     ("blobs", {**CACHE, "access": "select"}, 1.90),
     ("blobs", {**CACHE, "access": "update"}, 1.52),
 )
+# One stream of TPC-H, whatever the threads; nothing is published for it.
+STREAMS = (LOCAL, VOLUME)
 _BASE = Params(seconds=2, lead_seconds=0.5, warm_seconds=10)
 
 
@@ -38,6 +40,8 @@ def _cases() -> Iterator[Case]:
         for workload, options, published in CASES:
             fields = {"disk": disk, "threads": threads}
             yield Case(workload, replace_params(_BASE, fields, options), published)
+    for disk in STREAMS:
+        yield Case("tpch", replace_params(_BASE, {"disk": disk, "threads": 1}, CACHE))
 
 
 PLANS.add(
@@ -45,7 +49,7 @@ PLANS.add(
     Plan(
         "pool",
         "FIRN without and with its memory pool on slow disks: sysbench, restarts, scans, look-ups, "
-        "large values; data 10 × the block cache",
+        "large values, TPC-H; data 10 × the block cache",
         tuple(_cases()),
         targets=("engine:firn", "pool"),
         within=0.05,

@@ -395,6 +395,7 @@ class DatasetRun:
         self._phase("warm", target, case=case.workload.label)
         clock, disk = self._runner.clock, case.workload.params.disk
         self._explained(target, lambda: target.target.use_disk(disk))
+        self._explained(target, target.target.fill_outer_caches)
         self._explained(target, lambda: case.workload.warm(target.target, clock))
         self._warm.add((case.id, target.id))
 

@@ -18,7 +18,8 @@ from typing import Any
 from firn_lab import processes
 from firn_lab.errors import TargetError, UsageError
 from firn_lab.targets.engine import VARIANTS, EngineTarget
-from firn_lab.targets.target import TARGETS, Budget, Target
+from firn_lab.targets.target import DATABASE, TARGETS, Budget, Target
+from firn_lab.targets.walk import walk
 
 NODES = 2
 # Memory of all nodes together, as a multiple of the target's cache. It is a limit: what the data
@@ -38,6 +39,7 @@ class PoolTarget(EngineTarget):
         super().__init__(name, VARIANTS["firn"], budget, scratch, Path(plugin) if plugin else None)
         self.spec = f"pool:{label}{'=' * bool(plugin)}{plugin}" if label else "pool"
         self._nodes: list[subprocess.Popen[Any]] = []
+        self._is_filled = False
         self._node_mib = max(NODE_MIB_MIN, (CACHES * budget.memory_bytes // NODES) >> 20)
 
     @property
@@ -63,7 +65,14 @@ class PoolTarget(EngineTarget):
         for node in self._nodes:
             processes.end(node)
         self._nodes.clear()
+        self._is_filled = False
         super().destroy()
+
+    def fill_outer_caches(self) -> None:
+        """Once for the data of the nodes' life: afterwards the nodes have what changes, too."""
+        if not self._is_filled:
+            walk(self, DATABASE)
+            self._is_filled = True
 
     def _command(self) -> list[str]:
         nodes = ",".join(f"unix:{path}" for path in self._node_sockets())

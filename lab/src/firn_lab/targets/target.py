@@ -123,6 +123,9 @@ class Target(ABC):
         if speed:
             raise NotImplementedError(f"{self.name} has no emulated disk")
 
+    def fill_outer_caches(self) -> None:
+        """Brings caches outside of the server to the state that they have after long work."""
+
     def freeze(self) -> None:
         """Stops the processes with SIGSTOP while another target is measured; caches stay warm."""
 

@@ -1,12 +1,13 @@
 """A cold start: the time from the start of a server until it is nearly as fast as it was.
 
-Each round lets sysbench's point selects warm the server up, measures their throughput, stops the
-server and starts it, and has them run in short windows until two of them together reach `percent`
-of that throughput. The clients' own start does not count.
+Each round lets sysbench's point selects warm the server up, measures their throughput in short
+windows, stops the server and starts it, and has them run in such windows until two of them together
+reach `percent` of the median before. The clients' own start does not count.
 """
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -14,6 +15,7 @@ from firn_lab.clock import Clock
 from firn_lab.errors import LabError
 from firn_lab.targets.target import Target
 from firn_lab.workloads.sql_session import number_option
+from firn_lab.workloads.sysbench.gate import Gated
 from firn_lab.workloads.sysbench.workload import DEFAULTS, SCRIPTS, Sysbench
 from firn_lab.workloads.workload import (
     WORKLOADS,
@@ -28,6 +30,9 @@ PROGRAM = "oltp_point_select"
 WINDOW_SECONDS = 0.25
 # A window alone may be fast by chance.
 WINDOWS = 2
+# Windows before the stop, at least. Their median leaves out moments in which the machine was fast
+# or slow.
+WARM_WINDOWS = 12
 
 
 def is_reached(rates: Sequence[float], wanted: float) -> bool:
@@ -68,7 +73,10 @@ class Restart(Sysbench):
         limit = number_option(self, "limit", 1, 7200)
         try:
             clients = self._clients[target.name] = self._connect(target, 2 * number)
-            warm = clients.round(self.params.warm_seconds, max(1.0, self.params.seconds), sink)
+            lead = clients.round(0.0, max(WINDOW_SECONDS, self.params.warm_seconds), _Quiet())
+            count = max(WARM_WINDOWS, round(self.params.seconds / WINDOW_SECONDS))
+            before = [_window(clients) for _ in range(count)]
+            warm_rate = statistics.median(map(_rate, before))
             self.leave(target)
             target.stop()
             began = clock.monotonic()
@@ -76,33 +84,43 @@ class Restart(Sysbench):
             start = clock.monotonic() - began
             sink.progress(0.5)
             clients = self._clients[target.name] = self._connect(target, 2 * number + 1)
-            rates, transactions, cold = [], 0, 0.0
-            wanted = share * warm.transactions / warm.seconds
-            while not is_reached(rates, wanted):
+            after: list[Outcome] = []
+            cold = 0.0
+            while not is_reached([_rate(each) for each in after], share * warm_rate):
                 if cold > limit:
                     raise LabError(
-                        f"{target.name} had not {wanted:,.0f} selects a second {limit:g} s after "
-                        f"its start, {rates[-1]:,.0f} at last"
+                        f"{target.name} had {_rate(after[-1]):,.0f} selects a second {limit:g} s "
+                        f"after its start, {warm_rate:,.0f} before the stop"
                     )
-                window = clients.round(0.0, WINDOW_SECONDS, _Quiet())
-                rates.append(window.transactions / window.seconds)
-                transactions += window.transactions
-                cold += window.seconds
+                after.append(_window(clients))
+                cold += after[-1].seconds
         finally:
             self.leave(target)
         sink.progress(1.0)
+        transactions = sum(each.all_transactions for each in (lead, *before, *after))
         return Outcome(
-            warm.all_transactions + transactions,
-            warm.all_transactions + transactions,
+            transactions,
+            transactions,
             start + cold,
-            parts=(RoundPart("start", 1, start), RoundPart("cold", transactions, cold)),
+            parts=(
+                RoundPart("start", 1, start),
+                RoundPart("cold", sum(each.transactions for each in after), cold),
+            ),
             figures={
                 "warm_up_seconds": start + cold,
                 "start_seconds": start,
-                "warm_rate": warm.transactions / warm.seconds,
-                "cold_rate": rates[0],
+                "warm_rate": warm_rate,
+                "cold_rate": _rate(after[0]),
             },
         )
+
+
+def _window(clients: Gated) -> Outcome:
+    return clients.round(0.0, WINDOW_SECONDS, _Quiet())
+
+
+def _rate(window: Outcome) -> float:
+    return window.transactions / window.seconds
 
 
 class _Quiet:

@@ -75,13 +75,18 @@ def given_up(error: Exception) -> bool:
     return isinstance(error, psycopg.errors.QueryCanceled)
 
 
+# About what the tables of scale factor 1 take in InnoDB.
+FACTOR_BYTES = 2.2e9
+
+
 @WORKLOADS.register("tpch")
 class TpcH(Workload):
     """Runs the 22 queries. `_answers`: by query, the first target that answered and its rows."""
 
     summary = "the 22 queries of TPC-H, one stream"
-    # sf: the scale factor, 1 is about 1 GB. limit: seconds until a query is aborted.
-    options = {"sf": "1", "limit": "600"}
+    # sf: the scale factor, 1 is about 1 GB. cache: the size as a multiple of the target's cache,
+    # replaces sf. limit: seconds until a query is aborted.
+    options = {"sf": "1", "cache": "", "limit": "600"}
     figures = {
         "geometric_mean_seconds": FigureKind("s"),
         **{f"q{number:02d}_seconds": FigureKind("s") for number in NUMBERS},
@@ -93,7 +98,11 @@ class TpcH(Workload):
 
     def __init__(self, name: str, params: Params) -> None:
         super().__init__(name, params)
-        self.scale = number_option(self, "sf", 0.01, 10_000) * params.scale
+        factor = number_option(self, "sf", 0.01, 10_000)
+        if self.option("cache"):
+            cache = number_option(self, "cache", 0.001, 1000)
+            factor = cache * params.memory_bytes / FACTOR_BYTES
+        self.scale = round(factor * params.scale, 3)
         if self.scale < 0.01:
             raise UsageError(f"{name}: below a scale factor of 0.01 parts have a supplier twice")
         self.limit = round(number_option(self, "limit", 1, 86_400))
@@ -102,11 +111,16 @@ class TpcH(Workload):
     @property
     def label(self) -> str:
         """The label has no thread count, because the workload always uses one thread."""
+        disk = f" disk={self.params.disk}" if self.params.disk else ""
+        return f"{self.dataset}{disk}"
+
+    @property
+    def dataset(self) -> str:
         return f"{self.name} sf={self.scale:g}"
 
     @property
     def about_bytes(self) -> float:
-        return self.scale * 2.2e9
+        return self.scale * FACTOR_BYTES
 
     def load(self, target: Target, sink: Sink) -> None:
         load_tables(target, self.scale, sink)
