@@ -2,8 +2,8 @@
 //! file system and beside background threads. What a statement costs in bytes does not grow, nor do
 //! the manifest, the memory and the number of files.
 //!
-//! `FIRN_TEST_TRUNCATES` and `FIRN_TEST_CREATES` are the numbers of statements. Each statement syncs
-//! the log, so a long run belongs in a file system in memory (`TMPDIR=/dev/shm`).
+//! `FIRN_TEST_TRUNCATES` and `FIRN_TEST_CREATES` are the numbers of statements. Each statement
+//! syncs the log, so a long run belongs in a file system in memory (`TMPDIR=/dev/shm`).
 
 #![cfg(feature = "jemalloc")]
 
@@ -367,8 +367,8 @@ fn check_flat(tenths: &[Tenth]) {
     assert!(manifests <= Some(4 << 20), "{manifests:?}");
 }
 
-/// A start after `statements` finds one table with one row, and a short manifest. It has the time of
-/// each of the last 4096 flushes, and nothing else of tables that are gone.
+/// A start after `statements` finds one table with one row, and a short manifest. It has the time
+/// of each of the last 4096 flushes, and nothing else of tables that are gone.
 fn check_reopened(dir: &Path, statements: u64) {
     let host = Host::open(dir);
     let table = host.open_table();

@@ -152,7 +152,8 @@ impl World {
         Ok(())
     }
 
-    /// Fails if the environment died in an open that succeeded nevertheless: on a full disk, an open
+    /// Fails if the environment died in an open that succeeded nevertheless: on a full disk, an
+    /// open
     /// goes on without the flush that it could not do, and cannot remove the files of that flush in
     /// a dead environment.
     fn check_alive(&self) -> Result<(), StepEnd> {
