@@ -7,7 +7,7 @@
 //! and the name in the value would show it once more.
 
 use crate::link::{Clock, Socket};
-use crate::meta::{Answer, END_OF_BATCH, Parsed, STATS, parse};
+use crate::meta::{Answer, Commands, END_OF_BATCH, Parsed, STATS, parse};
 use crate::name::Name;
 
 /// Bytes that a read asks for at least.
@@ -113,12 +113,21 @@ impl Connection {
         sent
     }
 
-    /// Sends a batch of `puts` puts and any deletions (nothing: a probe), without its end. Returns
-    /// as
+    /// Sends a batch of puts and deletions (nothing: a probe), without its end. Returns as
     /// [`Self::send_gets`].
-    pub fn send_puts(&mut self, mut commands: Vec<u8>, puts: u64, deadline_us: u64) -> bool {
-        commands.extend_from_slice(END_OF_BATCH);
-        self.send(&commands, Pending::Puts { left: puts }, deadline_us)
+    pub(crate) fn send_puts(&mut self, mut commands: Commands, deadline_us: u64) -> bool {
+        if !self.is_free() {
+            return false;
+        }
+        commands.end();
+        let left = commands.puts();
+        self.pending = Some(Pending::Puts { left });
+        let wants_pieces = self.socket.wants_pieces();
+        let mut write = |bytes: &[u8]| self.socket.write_all(bytes, deadline_us).is_ok();
+        match wants_pieces {
+            true => commands.pieces().all(write),
+            false => write(commands.bytes()),
+        }
     }
 
     /// Asks for the counters of the node. Returns as [`Self::send_gets`].

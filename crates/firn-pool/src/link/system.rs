@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods)] // The one place that may read the clock.
 
 use super::resolver::Resolver;
+use super::tls::{Tls, TlsFiles};
 use super::{Clock, Link, Socket};
 use crate::node_list::Address;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -18,15 +19,28 @@ use std::time::{Duration, Instant};
 pub struct SystemLink {
     start: Instant,
     resolver: Resolver,
+    tls: Option<Tls>,
 }
 
 impl SystemLink {
-    /// Its clock begins now.
+    /// Without TLS. Its clock begins now.
     pub fn new() -> Self {
         Self {
             start: Instant::now(),
             resolver: Resolver::default(),
+            tls: None,
         }
+    }
+
+    /// With TLS for the nodes that want it.
+    ///
+    /// # Errors
+    /// A file cannot be read, or does not hold what it should: a sentence for the user.
+    pub fn with_tls(files: &TlsFiles) -> Result<Self, String> {
+        Ok(Self {
+            tls: Some(Tls::new(files)?),
+            ..Self::new()
+        })
     }
 }
 
@@ -64,6 +78,14 @@ impl Link for SystemLink {
                     stream,
                     start: self.start,
                 }))
+            }
+            Address::Tls(host, port) => {
+                let missing = || io::Error::new(ErrorKind::Unsupported, "TLS is not set up");
+                let tls = self.tls.as_ref().ok_or_else(missing)?;
+                let stream = self.connect_tcp(host, *port, deadline_us)?;
+                stream.set_nodelay(true)?;
+                stream.set_nonblocking(true)?;
+                tls.connect(host, stream, self.start, deadline_us)
             }
             Address::Unix(path) => {
                 // A stopped node accepts nothing: once its backlog is full, a blocking connect
@@ -115,7 +137,7 @@ impl<S: Read + Write + AsFd + Send> Socket for SystemSocket<S> {
                 Ok(count) => bytes = &bytes[count..],
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    if !self.wait(PollFlags::OUT, deadline_us)? {
+                    if !wait(&self.stream, PollFlags::OUT, deadline_us, self.start)? {
                         return Err(ErrorKind::TimedOut.into());
                     }
                 }
@@ -138,27 +160,31 @@ impl<S: Read + Write + AsFd + Send> Socket for SystemSocket<S> {
     }
 
     fn wait_readable(&mut self, deadline_us: u64) -> io::Result<bool> {
-        self.wait(PollFlags::IN, deadline_us)
+        wait(&self.stream, PollFlags::IN, deadline_us, self.start)
     }
 }
 
-impl<S: AsFd> SystemSocket<S> {
-    /// The deadlines are shorter than the milliseconds of `poll`; this call is `ppoll`.
-    fn wait(&self, flags: PollFlags, deadline_us: u64) -> io::Result<bool> {
-        loop {
-            let left_us = deadline_us.saturating_sub(now_us(self.start));
-            if left_us == 0 {
-                return Ok(false);
-            }
-            let left = Timespec {
-                tv_sec: (left_us / 1_000_000) as i64,
-                tv_nsec: (left_us % 1_000_000 * 1000) as _,
-            };
-            match poll(&mut [PollFd::new(&self.stream, flags)], Some(&left)) {
-                Ok(0) | Err(rustix::io::Errno::INTR) => {}
-                Ok(_) => return Ok(true),
-                Err(error) => return Err(error.into()),
-            }
+/// Waits until a socket is ready. Returns false at the deadline, on the clock that began at
+/// `start`. Deadlines are shorter than the milliseconds of `poll`; this call is `ppoll`.
+pub(super) fn wait(
+    socket: &impl AsFd,
+    flags: PollFlags,
+    deadline_us: u64,
+    start: Instant,
+) -> io::Result<bool> {
+    loop {
+        let left_us = deadline_us.saturating_sub(now_us(start));
+        if left_us == 0 {
+            return Ok(false);
+        }
+        let left = Timespec {
+            tv_sec: (left_us / 1_000_000) as i64,
+            tv_nsec: (left_us % 1_000_000 * 1000) as _,
+        };
+        match poll(&mut [PollFd::new(socket, flags)], Some(&left)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) => return Ok(true),
+            Err(error) => return Err(error.into()),
         }
     }
 }
