@@ -16,7 +16,7 @@ from base64 import b64encode
 from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
-from server import scratch_root
+from server import free_port, scratch_root
 
 START_SECONDS_MAX = 20.0
 
@@ -45,14 +45,12 @@ class Memcached:
         if tls is None:
             self.options += ["-s", str(self.path)]
         else:
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                self.port = probe.getsockname()[1]
+            self.port = free_port()
             self.options += ["-l", "127.0.0.1", "-p", str(self.port), "-U", "0", "-Z"]
             for option, file in (("chain_cert", "node.pem"), ("key", "node.key")):
                 self.options += ["-o", f"ssl_{option}={tls / file}"]
             # Clients must show a certificate.
-            self.options += ["-o", f"ssl_ca_cert={tls / 'ca.pem'}"]
+            self.options += ["-o", f"ssl_ca_cert={tls / 'ca.pem'}", "-o", "ssl_verify_mode=2"]
         self.process: subprocess.Popen[bytes] | None = None
         self.start()
 

@@ -8,6 +8,7 @@
 //! connection serves again when it is drained; if not, the breaker opens.
 
 mod connections;
+mod unreachable;
 mod upkeep;
 
 use crate::ask::HitShares;
@@ -23,6 +24,7 @@ use connections::{Connections, Taken};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use unreachable::Unreachable;
 use upkeep::Background;
 
 pub(crate) use upkeep::PutOutcome;
@@ -65,10 +67,7 @@ pub(crate) struct Node {
     connections: Connections,
     background: Mutex<Background>,
     figures: Figures,
-    /// Why the last connect has failed; empty if it has not.
-    connect_error: Mutex<String>,
-    /// When the next message that a connect has failed may be logged; 0 if none was.
-    log_connect_after_us: AtomicU64,
+    unreachable: Unreachable,
     /// When the next message that it is not asked may be logged; 0 if none was.
     log_after_us: AtomicU64,
     /// The last such message was logged, so its end is, too.
@@ -139,8 +138,7 @@ impl Node {
             connections: Connections::default(),
             background: Mutex::default(),
             figures: Figures::default(),
-            connect_error: Mutex::default(),
-            log_connect_after_us: AtomicU64::new(0),
+            unreachable: Unreachable::default(),
             log_after_us: AtomicU64::new(0),
             logged: AtomicBool::new(true),
         }
@@ -246,16 +244,6 @@ impl Node {
         }
     }
 
-    /// Logs why a connect has failed, unless such a message was logged lately.
-    fn log_unconnected(&self, now_us: u64, error: &str) {
-        if now_us >= self.log_connect_after_us.load(Relaxed) {
-            let after_us = now_us + LOG_PAUSE_US;
-            self.log_connect_after_us.store(after_us, Relaxed);
-            let address = &self.spec.address;
-            (self.log)(&format!("pool node {address} cannot be reached: {error}"));
-        }
-    }
-
     /// The figures that reports show. `weight` is the one of the current list.
     pub(crate) fn stats(&self, weight: u32) -> NodeStats {
         let figure = |figure: &AtomicU64| figure.load(Relaxed);
@@ -264,7 +252,7 @@ impl Node {
             weight,
             breaker_open: !self.breaker.is_closed(),
             breaker_opened: self.breaker.opened(),
-            connect_error: self.connect_error.lock().clone(),
+            connect_error: self.unreachable.reason(),
             used_bytes: figure(&self.figures.used_bytes),
             limit_bytes: figure(&self.figures.limit_bytes),
             items: figure(&self.figures.items),

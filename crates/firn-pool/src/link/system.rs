@@ -13,34 +13,37 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// TCP and unix sockets, and the clock of the machine.
 pub struct SystemLink {
     start: Instant,
     resolver: Resolver,
-    tls: Option<Tls>,
+    tls: OnceLock<Result<Tls, String>>,
 }
 
 impl SystemLink {
-    /// Without TLS. Its clock begins now.
+    /// Without files for TLS. Its clock begins now.
     pub fn new() -> Self {
         Self {
             start: Instant::now(),
             resolver: Resolver::default(),
-            tls: None,
+            tls: OnceLock::new(),
         }
     }
 
-    /// With TLS for the nodes that want it.
+    /// With these files for TLS.
     ///
     /// # Errors
     /// A file cannot be read, or does not hold what it should: a sentence for the user.
     pub fn with_tls(files: &TlsFiles) -> Result<Self, String> {
-        Ok(Self {
-            tls: Some(Tls::new(files)?),
-            ..Self::new()
-        })
+        let link = Self::new();
+        // Without files, nobody may ever need OpenSSL to be set up well.
+        if files.is_any() {
+            let _ = link.tls.set(Ok(Tls::new(files)?));
+        }
+        Ok(link)
     }
 }
 
@@ -80,8 +83,9 @@ impl Link for SystemLink {
                 }))
             }
             Address::Tls(host, port) => {
-                let missing = || io::Error::new(ErrorKind::Unsupported, "TLS is not set up");
-                let tls = self.tls.as_ref().ok_or_else(missing)?;
+                let tls = self.tls.get_or_init(|| Tls::new(&TlsFiles::default()));
+                let failed = |error: &String| io::Error::other(format!("TLS: {error}"));
+                let tls = tls.as_ref().map_err(failed)?;
                 let stream = self.connect_tcp(host, *port, deadline_us)?;
                 stream.set_nodelay(true)?;
                 stream.set_nonblocking(true)?;
@@ -105,8 +109,10 @@ impl Link for SystemLink {
 impl SystemLink {
     /// Tries all addresses of the host.
     fn connect_tcp(&self, host: &str, port: u16, deadline_us: u64) -> io::Result<TcpStream> {
-        let mut last = io::Error::new(ErrorKind::NotFound, "the host has no address yet");
+        let pending = || io::Error::new(ErrorKind::WouldBlock, "its name is being resolved");
         let addresses = self.resolver.addresses(host, self.now_us());
+        let addresses = addresses.ok_or_else(pending)?;
+        let mut last = io::Error::new(ErrorKind::NotFound, "its name has no address");
         for (tried, address) in addresses.iter().enumerate() {
             let address = &SocketAddr::new(*address, port);
             // One that drops packets leaves time for the others.

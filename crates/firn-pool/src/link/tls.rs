@@ -3,13 +3,17 @@
 use super::Socket;
 use super::system::wait;
 use openssl::error::ErrorStack;
+use openssl::pkey::{PKey, Private};
 use openssl::ssl::{
-    ErrorCode, HandshakeError, SslConnector, SslFiletype, SslMethod, SslStream, SslVersion,
+    ErrorCode, HandshakeError, SslConnector, SslMethod, SslOptions, SslStream, SslVersion,
 };
+use openssl::x509::store::X509StoreBuilder;
+use openssl::x509::{X509, X509VerifyResult};
 use rustix::event::PollFlags;
 use std::io::{self, ErrorKind};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Files for TLS, in PEM form.
@@ -24,6 +28,13 @@ pub struct TlsFiles {
     pub key: Option<PathBuf>,
 }
 
+impl TlsFiles {
+    /// Whether there is any.
+    pub(super) fn is_any(&self) -> bool {
+        self.ca.is_some() || self.certificate.is_some() || self.key.is_some()
+    }
+}
+
 /// Connects by TLS. A node must have a certificate for its name or address in the list.
 pub(super) struct Tls(SslConnector);
 
@@ -31,39 +42,39 @@ impl Tls {
     /// # Errors
     /// A file cannot be read, or does not hold what it should: a sentence for the user.
     pub(super) fn new(files: &TlsFiles) -> Result<Self, String> {
-        let failed = |what: &str, path: &PathBuf| {
-            let (what, path) = (what.to_owned(), path.display().to_string());
-            move |error: ErrorStack| format!("{what} '{path}': {}", reason(&error))
-        };
-        let general = |error: ErrorStack| format!("TLS: {}", reason(&error));
+        forget_errors();
+        let general = |error: ErrorStack| reason(&error);
         let mut builder = SslConnector::builder(SslMethod::tls_client()).map_err(general)?;
         let least = Some(SslVersion::TLS1_2);
         builder.set_min_proto_version(least).map_err(general)?;
+        // A node must not begin a handshake inside of a read.
+        builder.set_options(SslOptions::NO_RENEGOTIATION);
         if let Some(ca) = &files.ca {
-            let failed = failed("authorities", ca);
             // Not in addition to the system's: whoever names authorities trusts no others.
-            let store = openssl::x509::store::X509StoreBuilder::new().map_err(general)?;
+            let mut store = X509StoreBuilder::new().map_err(general)?;
+            for certificate in certificates(ca)? {
+                store.add_cert(certificate).map_err(general)?;
+            }
             builder.set_cert_store(store.build());
-            builder.set_ca_file(ca).map_err(failed)?;
         }
         match (&files.certificate, &files.key) {
-            (Some(certificate), Some(key)) => {
-                let unusable = failed("certificate", certificate);
-                builder
-                    .set_certificate_chain_file(certificate)
-                    .map_err(unusable)?;
-                builder
-                    .set_private_key_file(key, SslFiletype::PEM)
-                    .map_err(failed("private key", key))?;
-                builder
-                    .check_private_key()
-                    .map_err(failed("no key of the certificate", key))?;
+            (Some(chain), Some(key)) => {
+                let mut chain = certificates(chain)?.into_iter();
+                if let Some(own) = chain.next() {
+                    builder.set_certificate(&own).map_err(general)?;
+                }
+                for authority in chain {
+                    builder.add_extra_chain_cert(authority).map_err(general)?;
+                }
+                let private = private_key(key)?;
+                // It is compared with the certificate at once.
+                let wrong = |_| format!("'{}' is not the key of the certificate", key.display());
+                builder.set_private_key(&private).map_err(wrong)?;
             }
             (None, None) => {}
             _ => {
-                return Err(
-                    "a certificate needs its private key, and the key its certificate".into(),
-                );
+                let message = "a certificate needs its private key, and a key its certificate";
+                return Err(message.into());
             }
         }
         Ok(Self(builder.build()))
@@ -89,8 +100,8 @@ impl Tls {
                 HandshakeError::SetupFailure(error) => return Err(io::Error::other(error)),
                 HandshakeError::Failure(failed) => {
                     let verified = failed.ssl().verify_result();
-                    return Err(match verified == openssl::x509::X509VerifyResult::OK {
-                        true => io::Error::other(failed.into_error()),
+                    return Err(match verified == X509VerifyResult::OK {
+                        true => io_error(failed.into_error()),
                         false => {
                             let why = verified.error_string();
                             io::Error::other(format!("its certificate is not trusted: {why}"))
@@ -111,10 +122,46 @@ impl Tls {
     }
 }
 
-/// The first reason of an error, as OpenSSL names it.
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    // Some files for the whole life of the server; this crate has no other way to files.
+    #[allow(clippy::disallowed_methods)]
+    std::fs::read(path).map_err(|error| format!("'{}': {error}", path.display()))
+}
+
+fn certificates(path: &Path) -> Result<Vec<X509>, String> {
+    let parsed = X509::stack_from_pem(&read(path)?).unwrap_or_default();
+    match parsed.is_empty() {
+        true => Err(format!("'{}' has no certificate (PEM)", path.display())),
+        false => Ok(parsed),
+    }
+}
+
+/// Reads a private key, which nobody but its owner may read or write.
+fn private_key(path: &Path) -> Result<PKey<Private>, String> {
+    #[allow(clippy::disallowed_methods)]
+    let metadata = std::fs::metadata(path);
+    let metadata = metadata.map_err(|error| format!("'{}': {error}", path.display()))?;
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        return Err(format!(
+            "'{}': others than its owner may use it (mode {mode:03o}); chmod 600 it",
+            path.display()
+        ));
+    }
+    // Without the callback OpenSSL asks the terminal for a password.
+    let parsed = PKey::private_key_from_pem_callback(&read(path)?, |_| Ok(0));
+    parsed.map_err(|_| {
+        format!(
+            "'{}' has no private key (PEM, without a password)",
+            path.display()
+        )
+    })
+}
+
+/// The last reason of an error, as OpenSSL names it.
 fn reason(error: &ErrorStack) -> String {
-    let first = error.errors().first();
-    let reason = first.and_then(|error| error.reason());
+    let last = error.errors().last();
+    let reason = last.and_then(|error| error.reason());
     reason
         .unwrap_or("the system's OpenSSL refuses it")
         .to_owned()
@@ -141,9 +188,12 @@ struct TlsSocket {
 }
 
 fn io_error(error: openssl::ssl::Error) -> io::Error {
-    match error.code() {
-        ErrorCode::ZERO_RETURN => ErrorKind::UnexpectedEof.into(),
-        _ => error.into_io_error().unwrap_or_else(io::Error::other),
+    if error.code() == ErrorCode::ZERO_RETURN {
+        return ErrorKind::UnexpectedEof.into();
+    }
+    match error.ssl_error().map(reason) {
+        Some(reason) => io::Error::other(format!("TLS: {reason}")),
+        None => error.into_io_error().unwrap_or_else(io::Error::other),
     }
 }
 

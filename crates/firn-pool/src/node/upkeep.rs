@@ -5,6 +5,7 @@ use crate::connection::{Connection, Received, Wait};
 use crate::link::{Clock, Link};
 use crate::meta::{Answer, Commands};
 use crate::name::Name;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Longest time for a connect, or for an exchange of few bytes, microseconds.
@@ -63,21 +64,20 @@ impl Node {
         self.connections.has_late()
     }
 
-    /// A new connection. If there is none, the reason is kept for reports, and logged if it is new.
+    /// A new connection. If there is none, the reason is kept.
     fn connect(&self, link: &dyn Link, clock: &dyn Clock) -> Option<Connection> {
-        let connected = link.connect(&self.spec.address, clock.now_us() + BACKGROUND_US);
-        let error = match &connected {
-            Ok(_) => String::new(),
-            Err(error) => error.to_string(),
-        };
-        let mut last = self.connect_error.lock();
-        if *last != error {
-            if !error.is_empty() {
-                self.log_unconnected(clock.now_us(), &error);
+        match link.connect(&self.spec.address, clock.now_us() + BACKGROUND_US) {
+            Ok(socket) => Some(Connection::new(socket)),
+            Err(error) => {
+                self.note_unreachable(&error, clock);
+                None
             }
-            *last = error;
         }
-        connected.ok().map(Connection::new)
+    }
+
+    fn note_unreachable(&self, error: &io::Error, clock: &dyn Clock) {
+        self.unreachable
+            .note(error, clock.now_us(), &self.spec, &self.log);
     }
 
     /// Closes all connections that nobody uses.
@@ -147,6 +147,7 @@ impl Node {
             };
         match received {
             Received::Ended => {
+                self.unreachable.clear();
                 background.unanswered = 0;
                 if !was_pending && !background.is_measured {
                     background.is_measured = true;
@@ -155,7 +156,14 @@ impl Node {
                 }
             }
             Received::Late => background.unanswered += 1,
-            Received::Broken => background.connection = None,
+            // By TLS, a node turns a client away after that thinks it is connected.
+            Received::Broken => {
+                let connection = background.connection.take();
+                drop(background);
+                if let Some(error) = connection.as_ref().and_then(Connection::error) {
+                    self.note_unreachable(error, clock);
+                }
+            }
         }
         received == Received::Ended
     }

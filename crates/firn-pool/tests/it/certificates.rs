@@ -6,8 +6,11 @@ use openssl::ec::{EcGroup, EcKey};
 use openssl::hash::MessageDigest;
 use openssl::nid::Nid;
 use openssl::pkey::{PKey, Private};
+use openssl::symm::Cipher;
 use openssl::x509::extension::{BasicConstraints, SubjectAlternativeName};
 use openssl::x509::{X509, X509NameBuilder, X509Ref};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// The authority,
@@ -18,6 +21,10 @@ pub const NODE_KEY: &str = "node.key";
 /// and one for a name that is not the node's; clients use it.
 pub const OTHER: &str = "other.pem";
 pub const OTHER_KEY: &str = "other.key";
+/// Its key again, behind a password,
+pub const LOCKED_KEY: &str = "locked.key";
+/// and readable by all.
+pub const OPEN_KEY: &str = "open.key";
 
 /// Writes all of them into a directory.
 pub fn write(directory: &Path) {
@@ -25,7 +32,12 @@ pub fn write(directory: &Path) {
     let of = |name: &str, alternative: fn(&mut SubjectAlternativeName)| {
         Signed::new(name, Some(&authority), alternative)
     };
-    let write = |name: &str, bytes: Vec<u8>| std::fs::write(directory.join(name), bytes).unwrap();
+    let write = |name: &str, bytes: Vec<u8>| {
+        let path = directory.join(name);
+        std::fs::write(&path, bytes).unwrap();
+        let mode = if name == OPEN_KEY { 0o644 } else { 0o600 };
+        std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    };
     let node = of("node", |name| {
         name.ip("127.0.0.1");
     });
@@ -33,6 +45,11 @@ pub fn write(directory: &Path) {
         name.dns("other.example");
     });
     write(CA, authority.certificate.to_pem().unwrap());
+    let locked = other
+        .key
+        .private_key_to_pem_pkcs8_passphrase(Cipher::aes_256_cbc(), b"secret");
+    write(LOCKED_KEY, locked.unwrap());
+    write(OPEN_KEY, other.key.private_key_to_pem_pkcs8().unwrap());
     for (signed, certificate, key) in [(node, NODE, NODE_KEY), (other, OTHER, OTHER_KEY)] {
         write(certificate, signed.certificate.to_pem().unwrap());
         write(key, signed.key.private_key_to_pem_pkcs8().unwrap());

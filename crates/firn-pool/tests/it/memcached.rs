@@ -2,7 +2,8 @@
 
 use crate::certificates;
 use rustix::process::{Pid, Signal, getuid, kill_process};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -111,6 +112,12 @@ impl Memcached {
         };
         let child = command.spawn();
         self.child = Some(child.expect("memcached is missing: run scripts/deps.sh test"));
+        eventually("the node listens", || match &self.address {
+            Address::Tcp(port) | Address::Tls(port) => {
+                TcpStream::connect(("127.0.0.1", *port)).is_ok()
+            }
+            Address::Unix(path) => UnixStream::connect(path).is_ok(),
+        });
     }
 
     pub fn kill(&mut self) {
