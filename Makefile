@@ -39,7 +39,8 @@ LDFLAGS += -shared -Wl,-z,nodelete -Wl,--version-script=mariadb/ha_firn.map -Wl,
 # What is set in the environment is exported with what is added here; jemalloc's configure, which cargo runs, must see
 # neither.
 unexport CPPFLAGS CXXFLAGS LDFLAGS LDLIBS
-LDLIBS += -lmysqlservices -lpthread -ldl -lm
+# The server has loaded the system's OpenSSL already.
+LDLIBS += -lmysqlservices -lssl -lcrypto -lpthread -ldl -lm
 
 .PHONY: all help prepare demo demo-pool stop test mtr frameworks soak bench bench-budgets bench-steady bench-sql bench-large lab lab-rocksdb lab-test lab-results lab-proofs lint format install uninstall deb clean FORCE
 

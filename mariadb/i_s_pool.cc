@@ -20,6 +20,7 @@ struct PoolColumn {
     kWeight,
     kState,
     kBreakerOpened,
+    kConnectError,
     kUsed,
     kLimit,
     kItems,
@@ -46,6 +47,7 @@ ST_FIELD_INFO pool_columns[] = {Column("NODE", Varchar(256), NOT_NULL),
                                 Column("WEIGHT", ULonglong(), NOT_NULL),
                                 Column("STATE", Varchar(16), NOT_NULL),
                                 Column("BREAKER_OPENED", ULonglong(), NOT_NULL),
+                                Column("CONNECT_ERROR", Varchar(256), NULLABLE),
                                 Column("USED_BYTES", ULonglong(), NOT_NULL),
                                 Column("LIMIT_BYTES", ULonglong(), NOT_NULL),
                                 Column("ITEMS", ULonglong(), NOT_NULL),
@@ -84,6 +86,7 @@ void add_node(void* context, const firn_pool_node_info* node) {
   rows->store(PoolColumn::kWeight, node->weight);
   rows->store(PoolColumn::kState, state_of(node));
   rows->store(PoolColumn::kBreakerOpened, node->breaker_opened);
+  if (node->connect_error[0]) rows->store(PoolColumn::kConnectError, node->connect_error);
   rows->store(PoolColumn::kUsed, node->used_bytes);
   rows->store(PoolColumn::kLimit, node->limit_bytes);
   rows->store(PoolColumn::kItems, node->items);

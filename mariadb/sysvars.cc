@@ -40,6 +40,9 @@ char* debug_disk;
 char pool;
 char* pool_nodes;
 char* pool_key_file;
+char* pool_tls_ca;
+char* pool_tls_cert;
+char* pool_tls_key;
 unsigned int log_archive_timeout;
 char deadlock_detect;
 char print_all_deadlocks;
@@ -242,14 +245,29 @@ MYSQL_SYSVAR_BOOL(pool, pool, PLUGIN_VAR_OPCMDARG,
                   nullptr, update_pool, false);
 
 MYSQL_SYSVAR_STR(pool_nodes, pool_nodes, PLUGIN_VAR_RQCMDARG,
-                 "The memcached nodes of the memory pool, apart by commas: host:port, [IPv6]:port or unix:/path, each "
-                 "with *weight behind it if that is not 1. Empty = none.",
+                 "The memcached nodes of the memory pool, apart by commas: host:port, [IPv6]:port, one of these "
+                 "behind tls:, or unix:/path, each with *weight behind it if that is not 1. Empty = none.",
                  check_pool_nodes, update_pool_nodes, "");
 
 MYSQL_SYSVAR_STR(pool_key_file, pool_key_file, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
                  "File with the key under which blocks in the memory pool are encrypted: 64 hexadecimal digits, the "
                  "same on all servers that share the nodes. Only its owner may have access to it. Empty = none.",
                  nullptr, nullptr, "");
+
+MYSQL_SYSVAR_STR(
+    pool_tls_ca, pool_tls_ca, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
+    "File (PEM) with the certificates of the authorities that sign those of the nodes behind tls:. Empty = "
+    "those of the system.",
+    nullptr, nullptr, "");
+
+MYSQL_SYSVAR_STR(
+    pool_tls_cert, pool_tls_cert, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
+    "File (PEM) with the chain of certificates that nodes behind tls: are shown if they ask for it. Empty = "
+    "none.",
+    nullptr, nullptr, "");
+
+MYSQL_SYSVAR_STR(pool_tls_key, pool_tls_key, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
+                 "File (PEM) with the private key of firn_pool_tls_cert.", nullptr, nullptr, "");
 
 /* The check function, create_checkpoint(), has made the checkpoint. */
 void checkpoint_made(THD*, st_mysql_sys_var*, void*, const void*) {}
@@ -317,6 +335,9 @@ firn_config config() {
   config.pool_nodes = pool_nodes;
   config.pool_server = pool_server.c_str();
   config.pool_key_file = pool_key_file;
+  config.pool_tls_ca = pool_tls_ca;
+  config.pool_tls_cert = pool_tls_cert;
+  config.pool_tls_key = pool_tls_key;
   config.log_archive_dir = log_archive_dir;
   config.log_archive_timeout = log_archive_timeout;
   config.direct_io = direct_io != 0;
@@ -353,6 +374,9 @@ struct st_mysql_sys_var* all[] = {MYSQL_SYSVAR(data_dir),
                                   MYSQL_SYSVAR(pool),
                                   MYSQL_SYSVAR(pool_nodes),
                                   MYSQL_SYSVAR(pool_key_file),
+                                  MYSQL_SYSVAR(pool_tls_ca),
+                                  MYSQL_SYSVAR(pool_tls_cert),
+                                  MYSQL_SYSVAR(pool_tls_key),
                                   nullptr};
 
 }  // namespace firn::sysvars

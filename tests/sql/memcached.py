@@ -13,9 +13,10 @@ import socket
 import subprocess
 import time
 from base64 import b64encode
+from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
-from server import scratch_root
+from server import free_port, scratch_root
 
 START_SECONDS_MAX = 20.0
 
@@ -30,26 +31,39 @@ class Memcached:
 
     _count = 0
 
-    def __init__(self, megabytes: int = 64, refuses_blocks: bool = False) -> None:
+    def __init__(
+        self, megabytes: int = 64, refuses_blocks: bool = False, tls: Path | None = None
+    ) -> None:
+        """With `tls`, the directory of its certificates, it listens on a port instead."""
         Memcached._count += 1
         self.path = scratch_root() / f"m{Memcached._count}"
         # Nearly all memory holds values, whatever their length. Or no value is longer than 1 KiB.
         refusing = ["-I", "1k", "-o", "slab_chunk_max=1024"]
         self.options = refusing if refuses_blocks else ["-n", "2048", "-f", "1.07"]
         self.options += ["-m", str(megabytes)]
+        self.port = 0
+        if tls is None:
+            self.options += ["-s", str(self.path)]
+        else:
+            self.port = free_port()
+            self.options += ["-l", "127.0.0.1", "-p", str(self.port), "-U", "0", "-Z"]
+            for option, file in (("chain_cert", "node.pem"), ("key", "node.key")):
+                self.options += ["-o", f"ssl_{option}={tls / file}"]
+            # Clients must show a certificate.
+            self.options += ["-o", f"ssl_ca_cert={tls / 'ca.pem'}", "-o", "ssl_verify_mode=2"]
         self.process: subprocess.Popen[bytes] | None = None
         self.start()
 
     @property
     def address(self) -> str:
         """The node as `firn_pool_nodes` names it."""
-        return f"unix:{self.path}"
+        return f"tls:127.0.0.1:{self.port}" if self.port else f"unix:{self.path}"
 
     def start(self) -> None:
         """Starts the process, which has no values, and waits until it answers."""
         assert self.process is None, "the node is running"
         self.path.unlink(missing_ok=True)
-        options = ["-s", str(self.path), "-t", "1", *self.options]
+        options = ["-t", "1", *self.options]
         if os.geteuid() == 0:
             options += ["-u", "root"]
         self.process = subprocess.Popen(["memcached", *options])
@@ -61,9 +75,10 @@ class Memcached:
 
     def answers(self) -> bool:
         """Whether the process accepts connections."""
-        with socket.socket(socket.AF_UNIX) as probe:
+        family = socket.AF_INET if self.port else socket.AF_UNIX
+        with socket.socket(family) as probe:
             try:
-                probe.connect(str(self.path))
+                probe.connect(("127.0.0.1", self.port) if self.port else str(self.path))
             except OSError:
                 return False
             return True

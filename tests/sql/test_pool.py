@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -297,6 +298,61 @@ def test_values_are_encrypted_under_a_key(
     _read(server, ids[:50])
 
 
+def _certificates(directory: Path) -> None:
+    """An authority, ca.pem, and what it has signed: node.pem for 127.0.0.1, server.pem."""
+
+    def openssl(*arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], cwd=directory, check=True, capture_output=True)
+
+    new = ("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+    openssl(*new, "-days", "2", "-subj", "/CN=authority", "-keyout", "ca.key", "-out", "ca.pem")
+    for name in ("node", "server"):
+        files = ("-keyout", f"{name}.key", "-out", f"{name}.pem")
+        signed = ("-CA", "ca.pem", "-CAkey", "ca.key")
+        address = ("-addext", "subjectAltName=IP:127.0.0.1")
+        openssl(*new, "-days", "2", "-subj", f"/CN={name}", *address, *signed, *files)
+
+
+def test_nodes_speak_tls(own_server: Any, tmp_path: Path) -> None:
+    _certificates(tmp_path)
+    node = Memcached(tls=tmp_path)
+    tls = [
+        f"--firn-pool-tls-{option}={tmp_path / file}"
+        for option, file in (("ca", "ca.pem"), ("cert", "server.pem"), ("key", "server.key"))
+    ]
+    try:
+        server = _filled(own_server, [node], *tls)
+        ids = random.Random(3).sample(range(1, ROWS + 1), 3000)
+
+        def hits() -> bool:
+            _read(server, ids)
+            return _sum(server, "hits") > 50
+
+        _wait_for(hits, "blocks come by TLS")
+        assert _sum(server, "wrong") == 0
+        rows = server.query("SELECT node, connect_error FROM information_schema.firn_pool")
+        assert rows == ((node.address, None),)
+        # The system's authorities have not signed the certificate of the node.
+        server.stop()
+        server.options = [option for option in server.options if "tls-" not in option]
+        server.start()
+        error = "SELECT connect_error FROM information_schema.firn_pool"
+        _wait_for(lambda: "not trusted" in str(server.query(error)), "the reason is shown")
+        _read(server, ids[:100])
+        assert "cannot be reached: its certificate is not trusted" in (
+            server.error_log_path.read_text()
+        )
+        # A file that is missing keeps the engine from starting.
+        server.stop()
+        server.options.append("--firn-pool-tls-ca=/nowhere/ca.pem")
+        with pytest.raises(ServerError, match="firn_pool_tls: '/nowhere/ca.pem': No such file"):
+            server.start()
+        server.options.pop()
+        server.start()
+    finally:
+        node.kill()
+
+
 def test_variables_of_the_pool_are_checked(own_server: Any, nodes: list[Memcached]) -> None:
     server = own_server()
     assert server.query("SELECT @@firn_pool, @@firn_pool_nodes") == ((0, ""),)
@@ -305,7 +361,7 @@ def test_variables_of_the_pool_are_checked(own_server: Any, nodes: list[Memcache
     wrong = {
         "a:1,a:1": "listed twice",
         "a": "the port is missing",
-        "tls:a:1": "no TLS",
+        "tls:a:x": "the port",
         "unix:relative": "absolute path",
         "a:1,": "empty",
     }

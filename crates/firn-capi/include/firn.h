@@ -363,6 +363,13 @@ typedef struct firn_config {
   // File with the key under which the memory pool's values are encrypted; NULL or empty for
   // none.
   const char *pool_key_file;
+  // File with the certificates of the authorities that sign those of nodes by TLS; NULL or empty
+  // for the system's.
+  const char *pool_tls_ca;
+  // File with the chain of certificates that such nodes are shown; NULL or empty for none.
+  const char *pool_tls_cert;
+  // File with its private key.
+  const char *pool_tls_key;
   // Directory of the log archive, which must exist; NULL or empty for no archive.
   const char *log_archive_dir;
   // Seconds after which a log segment in use is closed so that it can be archived. Without a log
@@ -736,6 +743,8 @@ typedef struct firn_pool_node_info {
   bool breaker_open;
   // How often that has begun.
   uint64_t breaker_opened;
+  // Why the last connect has failed; empty if it has not.
+  const char *connect_error;
   // Bytes that the node uses for values, when it was last asked.
   uint64_t used_bytes;
   // Bytes that it may use.
@@ -1772,8 +1781,8 @@ void firn_index_change_free(struct firn_index_change *change);
 // `nodes` must be NULL or a string.
 enum firn_status firn_check_pool_nodes(const char *nodes);
 
-// Sets the nodes of the memory pool: `host:port`, `[IPv6]:port` or `unix:/path`, apart by commas,
-// each with `*weight` behind it if that is not 1. Empty for none.
+// Sets the nodes of the memory pool: `host:port`, `[IPv6]:port`, one of these behind `tls:`, or
+// `unix:/path`, apart by commas, each with `*weight` behind it if that is not 1. Empty for none.
 //
 // # Safety
 // `db` must be open; `nodes` must be a string.

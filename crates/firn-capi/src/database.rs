@@ -4,7 +4,7 @@ use crate::error::{CallOutcome, firn_status, guard, guard_value};
 use crate::host_callbacks::{
     HostCollations, HostLog, HostMetadataLocks, HostVirtualColumns, HostWaits, firn_host,
 };
-use crate::new_pool::new_pool;
+use crate::new_pool::{PoolFiles, new_pool};
 use crate::pointers::{borrow_bytes, boxed, c_str, name, path, unbox};
 use firn::base::Error;
 use firn::base::allocator_stats::AllocatorStats;
@@ -100,6 +100,13 @@ pub struct firn_config {
     /// File with the key under which the memory pool's values are encrypted; NULL or empty for
     /// none.
     pub pool_key_file: *const c_char,
+    /// File with the certificates of the authorities that sign those of nodes by TLS; NULL or empty
+    /// for the system's.
+    pub pool_tls_ca: *const c_char,
+    /// File with the chain of certificates that such nodes are shown; NULL or empty for none.
+    pub pool_tls_cert: *const c_char,
+    /// File with its private key.
+    pub pool_tls_key: *const c_char,
     /// Directory of the log archive, which must exist; NULL or empty for no archive.
     pub log_archive_dir: *const c_char,
     /// Seconds after which a log segment in use is closed so that it can be archived. Without a log
@@ -231,16 +238,22 @@ pub unsafe extern "C" fn firn_open(
             binlog_index: binlog_index.map(PathBuf::from),
         };
         // SAFETY: the strings end with a NUL byte and stay valid during the call.
-        let (nodes, server, key_file) = unsafe {
+        let (nodes, server, files) = unsafe {
+            let files = PoolFiles {
+                key: path(config.pool_key_file),
+                tls_ca: path(config.pool_tls_ca),
+                tls_cert: path(config.pool_tls_cert),
+                tls_key: path(config.pool_tls_key),
+            };
             (
                 c_str(config.pool_nodes)?.unwrap_or_default(),
                 c_str(config.pool_server)?.unwrap_or_default(),
-                path(config.pool_key_file),
+                files,
             )
         };
         let wrong = |message| Error::invalid(format_args!("firn_pool_nodes: {message}"));
         parse_nodes(nodes).map_err(wrong)?;
-        let pool = new_pool(server, key_file, &options.listener)?;
+        let pool = new_pool(server, &files, &options.listener)?;
         let db = Db::open_with_pool(env, Path::new(dir), options, Some(waits), pool)?;
         db.start_pool(nodes, config.pool_enabled)?;
         db.catalog()

@@ -21,8 +21,8 @@ pub unsafe extern "C" fn firn_check_pool_nodes(nodes: *const c_char) -> firn_sta
     })
 }
 
-/// Sets the nodes of the memory pool: `host:port`, `[IPv6]:port` or `unix:/path`, apart by commas,
-/// each with `*weight` behind it if that is not 1. Empty for none.
+/// Sets the nodes of the memory pool: `host:port`, `[IPv6]:port`, one of these behind `tls:`, or
+/// `unix:/path`, apart by commas, each with `*weight` behind it if that is not 1. Empty for none.
 ///
 /// # Safety
 /// `db` must be open; `nodes` must be a string.
@@ -76,6 +76,8 @@ pub struct firn_pool_node_info {
     pub breaker_open: bool,
     /// How often that has begun.
     pub breaker_opened: u64,
+    /// Why the last connect has failed; empty if it has not.
+    pub connect_error: *const c_char,
     /// Bytes that the node uses for values, when it was last asked.
     pub used_bytes: u64,
     /// Bytes that it may use.
@@ -127,9 +129,14 @@ fn percentile(counts: &[u64], percent: u64) -> u64 {
     bucket.map_or(0, |bucket| 2 << bucket)
 }
 
-fn node_info(node: &NodeStats, address: &CString, enabled: bool) -> firn_pool_node_info {
+fn node_info(
+    node: &NodeStats,
+    (address, connect_error): (&CString, &CString),
+    enabled: bool,
+) -> firn_pool_node_info {
     let mut info = firn_pool_node_info {
         address: address.as_ptr(),
+        connect_error: connect_error.as_ptr(),
         weight: u64::from(node.weight),
         enabled,
         breaker_open: node.breaker_open,
@@ -189,8 +196,9 @@ pub unsafe extern "C" fn firn_list_pool_nodes(
             return Ok(());
         };
         for node in &stats.nodes {
-            let address = CString::new(node.address.as_str()).unwrap_or_default();
-            let info = node_info(node, &address, db.is_pool_enabled());
+            let text = |text: &str| CString::new(text).unwrap_or_default();
+            let (address, error) = (text(&node.address), text(&node.connect_error));
+            let info = node_info(node, (&address, &error), db.is_pool_enabled());
             // SAFETY: the host keeps callback and context valid during the call.
             unsafe { each(context, &info) };
         }

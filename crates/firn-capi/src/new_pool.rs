@@ -4,7 +4,7 @@ use firn::base::event_listener::{EventListener, Severity};
 use firn::base::{Error, checksum};
 use firn::db::MemoryPool;
 use firn::env::{Env, PosixEnv, ReadClass};
-use firn_pool::{Key, Options, Pool, SystemLink};
+use firn_pool::{Key, Options, Pool, SystemLink, TlsFiles};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -36,23 +36,42 @@ fn read_key(path: &Path) -> Result<Key, Error> {
     Key::parse(&text).map_err(|error| failed(&error))
 }
 
+/// Files that the pool of a server reads at the start.
+pub(crate) struct PoolFiles<'a> {
+    pub(crate) key: Option<&'a Path>,
+    pub(crate) tls_ca: Option<&'a Path>,
+    pub(crate) tls_cert: Option<&'a Path>,
+    pub(crate) tls_key: Option<&'a Path>,
+}
+
 /// A pool for the server `server`, a name that stays the same over restarts. It is off and has no
 /// nodes. If there is a key file, its values are encrypted.
 pub(crate) fn new_pool(
     server: &str,
-    key_file: Option<&Path>,
+    files: &PoolFiles<'_>,
     listener: &Arc<dyn EventListener>,
 ) -> Result<MemoryPool, Error> {
-    let key_file = key_file.filter(|path| !path.as_os_str().is_empty());
+    let named = |path: Option<&'_ Path>| {
+        path.filter(|path| !path.as_os_str().is_empty())
+            .map(Path::to_path_buf)
+    };
+    let tls = TlsFiles {
+        ca: named(files.tls_ca),
+        certificate: named(files.tls_cert),
+        key: named(files.tls_key),
+    };
+    let link = SystemLink::with_tls(&tls);
+    let link = link.map_err(|error| Error::invalid(format_args!("firn_pool_tls: {error}")))?;
+    let key_file = named(files.key);
     let options = Options {
-        key: key_file.map(read_key).transpose()?,
+        key: key_file.as_deref().map(read_key).transpose()?,
         ..Options::new(checksum::xxh3(server.as_bytes()))
     };
     let listener = Arc::clone(listener);
     let log = move |message: &str| {
         listener.log(Severity::Note, &format!("memory pool: {message}"));
     };
-    let link = Arc::new(SystemLink::new());
+    let link = Arc::new(link);
     let clock: Arc<SystemLink> = Arc::clone(&link);
     let pool = Pool::new(options, link, clock, Arc::new(log))
         .map_err(|error| Error::io(&error, "make the memory pool"))?;

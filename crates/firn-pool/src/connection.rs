@@ -7,8 +7,9 @@
 //! and the name in the value would show it once more.
 
 use crate::link::{Clock, Socket};
-use crate::meta::{Answer, END_OF_BATCH, Parsed, STATS, parse};
+use crate::meta::{Answer, Commands, END_OF_BATCH, Parsed, STATS, parse};
 use crate::name::Name;
+use std::io;
 
 /// Bytes that a read asks for at least.
 const READ_MIN: usize = 4096;
@@ -60,6 +61,8 @@ pub struct Connection {
     /// Longest value of the pending batch, bytes.
     value_max: usize,
     pending: Option<Pending>,
+    /// Why the socket is useless, if it said so.
+    error: Option<io::Error>,
 }
 
 impl Connection {
@@ -75,7 +78,13 @@ impl Connection {
             first_opaque: 1,
             value_max: 0,
             pending: None,
+            error: None,
         }
+    }
+
+    /// Why the socket is useless, if it said so.
+    pub fn error(&self) -> Option<&io::Error> {
+        self.error.as_ref()
     }
 
     /// Whether a batch is pending.
@@ -113,12 +122,22 @@ impl Connection {
         sent
     }
 
-    /// Sends a batch of `puts` puts and any deletions (nothing: a probe), without its end. Returns
-    /// as
+    /// Sends a batch of puts and deletions (nothing: a probe), without its end. Returns as
     /// [`Self::send_gets`].
-    pub fn send_puts(&mut self, mut commands: Vec<u8>, puts: u64, deadline_us: u64) -> bool {
-        commands.extend_from_slice(END_OF_BATCH);
-        self.send(&commands, Pending::Puts { left: puts }, deadline_us)
+    pub(crate) fn send_puts(&mut self, mut commands: Commands, deadline_us: u64) -> bool {
+        if !self.is_free() {
+            return false;
+        }
+        commands.end();
+        let left = commands.puts();
+        self.pending = Some(Pending::Puts { left });
+        let wants_pieces = self.socket.wants_pieces();
+        let mut write = |bytes: &[u8]| self.socket.write_all(bytes, deadline_us);
+        let written = match wants_pieces {
+            true => commands.pieces().try_for_each(write),
+            false => write(commands.bytes()),
+        };
+        self.note(written)
     }
 
     /// Asks for the counters of the node. Returns as [`Self::send_gets`].
@@ -136,7 +155,14 @@ impl Connection {
             return false;
         }
         self.pending = Some(pending);
-        self.socket.write_all(request, deadline_us).is_ok()
+        let written = self.socket.write_all(request, deadline_us);
+        self.note(written)
+    }
+
+    /// Keeps the error of a write. Returns whether there was none.
+    fn note(&mut self, written: io::Result<()>) -> bool {
+        self.error = written.err();
+        self.error.is_none()
     }
 
     /// Waits for the end of the batch. Values go to `on_answer` with the index of their name in the
@@ -181,7 +207,7 @@ impl Connection {
                     self.end += count;
                     has_read = true;
                 }
-                Err(_) => return Received::Broken,
+                Err(error) => return self.broken(error),
                 Ok(None) => {
                     let now_us = clock.now_us();
                     if timed_out || now_us >= wait.deadline_us {
@@ -194,11 +220,16 @@ impl Connection {
                     // After a sleep over the deadline the answer may be there all the same.
                     match self.socket.wait_readable(wait.deadline_us) {
                         Ok(readable) => timed_out = !readable,
-                        Err(_) => return Received::Broken,
+                        Err(error) => return self.broken(error),
                     }
                 }
             }
         }
+    }
+
+    fn broken(&mut self, error: io::Error) -> Received {
+        self.error = Some(error);
+        Received::Broken
     }
 
     /// The batch has ended: nothing may be left of it.

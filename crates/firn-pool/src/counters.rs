@@ -103,6 +103,8 @@ pub struct NodeStats {
     pub breaker_open: bool,
     /// How often the breaker has opened.
     pub breaker_opened: u64,
+    /// Why the last connect has failed; empty if it has not.
+    pub connect_error: String,
     /// Bytes that the node uses for values, when it was last asked.
     pub used_bytes: u64,
     /// Bytes that it may use.

@@ -47,7 +47,7 @@ pub use cipher::Key;
 pub use class::{Admission, CLASSES, Class};
 pub use counters::{ClassStats, NodeStats, PoolStats, SkipStats};
 pub use latency::BUCKETS;
-pub use link::{Clock, Link, Socket, SystemLink};
+pub use link::{Clock, Link, Socket, SystemLink, TlsFiles};
 pub use meta::VALUE_LEN_MAX;
 pub use name::{NAME_LEN, Name};
 pub use node::Log;

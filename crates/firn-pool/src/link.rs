@@ -3,11 +3,13 @@
 
 mod resolver;
 mod system;
+mod tls;
 
 use crate::node_list::Address;
 use std::io;
 
 pub use system::SystemLink;
+pub use tls::TlsFiles;
 
 /// Connects to nodes.
 pub trait Link: Send + Sync {
@@ -26,6 +28,11 @@ pub trait Socket: Send {
     /// # Errors
     /// Of the operating system; `TimedOut` at the deadline.
     fn write_all(&mut self, bytes: &[u8], deadline_us: u64) -> io::Result<()>;
+
+    /// Whether each put is to be written alone: see [`crate::meta`].
+    fn wants_pieces(&self) -> bool {
+        false
+    }
 
     /// Reads the bytes that have arrived, without waiting. `None` if there are none.
     ///

@@ -8,6 +8,7 @@
 //! connection serves again when it is drained; if not, the breaker opens.
 
 mod connections;
+mod unreachable;
 mod upkeep;
 
 use crate::ask::HitShares;
@@ -23,6 +24,7 @@ use connections::{Connections, Taken};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use unreachable::Unreachable;
 use upkeep::Background;
 
 pub(crate) use upkeep::PutOutcome;
@@ -65,6 +67,7 @@ pub(crate) struct Node {
     connections: Connections,
     background: Mutex<Background>,
     figures: Figures,
+    unreachable: Unreachable,
     /// When the next message that it is not asked may be logged; 0 if none was.
     log_after_us: AtomicU64,
     /// The last such message was logged, so its end is, too.
@@ -135,6 +138,7 @@ impl Node {
             connections: Connections::default(),
             background: Mutex::default(),
             figures: Figures::default(),
+            unreachable: Unreachable::default(),
             log_after_us: AtomicU64::new(0),
             logged: AtomicBool::new(true),
         }
@@ -248,6 +252,7 @@ impl Node {
             weight,
             breaker_open: !self.breaker.is_closed(),
             breaker_opened: self.breaker.opened(),
+            connect_error: self.unreachable.reason(),
             used_bytes: figure(&self.figures.used_bytes),
             limit_bytes: figure(&self.figures.limit_bytes),
             items: figure(&self.figures.items),

@@ -13,6 +13,8 @@ const WEIGHT_MAX: u32 = 1_000_000;
 pub enum Address {
     /// Host name or IP address, without brackets, and port.
     Tcp(String, u16),
+    /// The same, by TLS.
+    Tls(String, u16),
     /// Path of a socket.
     Unix(String),
 }
@@ -31,6 +33,10 @@ impl fmt::Display for Address {
         match self {
             Address::Tcp(host, port) if host.contains(':') => write!(out, "[{host}]:{port}"),
             Address::Tcp(host, port) => write!(out, "{host}:{port}"),
+            Address::Tls(host, port) => {
+                let plain = Address::Tcp(host.clone(), *port);
+                write!(out, "tls:{plain}")
+            }
             Address::Unix(path) => write!(out, "unix:{path}"),
         }
     }
@@ -43,8 +49,8 @@ impl Address {
     }
 }
 
-/// Parses a list: nodes apart by commas, each `host:port`, `[IPv6]:port` or `unix:/path`, and
-/// `*weight` behind it if it is not 1. An empty list has no nodes.
+/// Parses a list: nodes apart by commas, each `host:port`, `[IPv6]:port`, one of these behind
+/// `tls:`, or `unix:/path`, and `*weight` behind it if it is not 1. An empty list has no nodes.
 ///
 /// # Errors
 /// A sentence for the user that names the faulty part.
@@ -80,12 +86,15 @@ fn node(text: &str) -> Result<NodeSpec, String> {
     };
     let address = match address.split_once(':') {
         Some(("unix", path)) => unix(text, path)?,
-        Some(("tls", _)) => {
-            return Err(format!(
-                "node '{text}': this build speaks no TLS; a key file encrypts what nodes store"
-            ));
+        // `tls:11211` is a host of that name.
+        Some(("tls", rest)) if rest.contains(':') => {
+            let (host, port) = tcp(text, rest)?;
+            Address::Tls(host, port)
         }
-        _ => tcp(text, address)?,
+        _ => {
+            let (host, port) = tcp(text, address)?;
+            Address::Tcp(host, port)
+        }
     };
     Ok(NodeSpec { address, weight })
 }
@@ -110,7 +119,7 @@ fn unix(text: &str, path: &str) -> Result<Address, String> {
     ))
 }
 
-fn tcp(text: &str, address: &str) -> Result<Address, String> {
+fn tcp(text: &str, address: &str) -> Result<(String, u16), String> {
     let (host, port) = address
         .rsplit_once(':')
         .ok_or_else(|| format!("node '{text}': the port is missing (host:port)"))?;
@@ -126,7 +135,7 @@ fn tcp(text: &str, address: &str) -> Result<Address, String> {
     {
         let parsed: Result<std::net::Ipv6Addr, _> = inside.parse();
         let parsed = parsed.map_err(|_| format!("node '{text}': '{inside}' is no IPv6 address"))?;
-        return Ok(Address::Tcp(parsed.to_string(), port));
+        return Ok((parsed.to_string(), port));
     }
     if host.contains(':') {
         return Err(format!(
@@ -137,7 +146,7 @@ fn tcp(text: &str, address: &str) -> Result<Address, String> {
     if host.is_empty() || !host.chars().all(fits) {
         return Err(format!("node '{text}': '{host}' is no host name"));
     }
-    Ok(Address::Tcp(host.to_ascii_lowercase(), port))
+    Ok((host.to_ascii_lowercase(), port))
 }
 
 #[cfg(test)]

@@ -125,10 +125,18 @@ fn what_nobody_asked_for_breaks_the_connection() {
     }
 }
 
+fn two_puts() -> Commands {
+    let mut commands = Commands::default();
+    let name = Name::of_block(1, 2, 3);
+    commands.put(&name, 0, b"a");
+    commands.put(&name, 0, b"b");
+    commands
+}
+
 #[test]
 fn puts_and_counters_have_answers_of_their_own() {
     let mut puts = connection(&[b"NS\r\nSERVER_ERROR out of memory storing object\r\nMN\r\n"]);
-    assert!(puts.send_puts(Vec::new(), 2, u64::MAX));
+    assert!(puts.send_puts(two_puts(), u64::MAX));
     let wait = Wait {
         poll_until_us: 0,
         deadline_us: u64::MAX,
@@ -175,7 +183,10 @@ fn a_flood_ends_at_the_deadline() {
     );
     assert_eq!(counters, COUNTERS_MAX);
     let mut connection = Connection::new(flood(b"NS\r\n"));
-    assert!(connection.send_puts(Vec::new(), 7, u64::MAX));
+    let mut puts = Commands::default();
+    let name = Name::of_block(1, 2, 3);
+    (0..7).for_each(|_| puts.put(&name, 0, b"a"));
+    assert!(connection.send_puts(puts, u64::MAX));
     let mut refused = 0;
     assert_eq!(
         connection.receive(&clock, wait, &mut |_, _| refused += 1),

@@ -23,11 +23,14 @@ struct Host {
     asked_us: Option<u64>,
     /// A thread is looking for them.
     is_asking: bool,
+    /// One has looked for them.
+    is_answered: bool,
 }
 
 impl Resolver {
-    /// What is known of the addresses of a host, at the time `now_us`.
-    pub(super) fn addresses(&self, host: &str, now_us: u64) -> Vec<IpAddr> {
+    /// What is known of the addresses of a host, at the time `now_us`; `None` before the first
+    /// answer.
+    pub(super) fn addresses(&self, host: &str, now_us: u64) -> Option<Vec<IpAddr>> {
         self.addresses_by(host, now_us, |host| {
             let found = (host, 0).to_socket_addrs().into_iter().flatten();
             found.map(|address| address.ip()).collect()
@@ -39,9 +42,9 @@ impl Resolver {
         host: &str,
         now_us: u64,
         look_up: impl FnOnce(&str) -> Vec<IpAddr> + Send + 'static,
-    ) -> Vec<IpAddr> {
+    ) -> Option<Vec<IpAddr>> {
         if let Ok(address) = host.parse() {
-            return vec![address];
+            return Some(vec![address]);
         }
         let mut hosts = self.0.lock();
         let known = hosts.entry(host.to_owned()).or_default();
@@ -54,7 +57,7 @@ impl Resolver {
                 let found = look_up(&name);
                 let mut hosts = all.lock();
                 let known = hosts.entry(name).or_default();
-                known.is_asking = false;
+                (known.is_asking, known.is_answered) = (false, true);
                 // Old addresses are better than none while the name server is away.
                 if !found.is_empty() {
                     known.addresses = found;
@@ -63,7 +66,7 @@ impl Resolver {
             known.is_asking = spawned.is_ok();
             known.asked_us = Some(now_us);
         }
-        known.addresses.clone()
+        known.is_answered.then(|| known.addresses.clone())
     }
 }
 
@@ -77,7 +80,7 @@ mod tests {
     fn wait_for(resolver: &Resolver, wanted: &[IpAddr]) {
         let asks = || resolver.addresses_by("cache", 0, |_| Vec::new());
         for _ in 0..2000 {
-            if asks() == wanted {
+            if asks().as_deref() == Some(wanted) {
                 return;
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -91,26 +94,23 @@ mod tests {
         let [first, second]: [IpAddr; 2] = [[10, 0, 0, 1].into(), [10, 0, 0, 2].into()];
         let (answer, wait) = mpsc::channel();
         let slow = move |_: &str| wait.recv().into_iter().collect();
-        assert_eq!(resolver.addresses_by("cache", 0, slow), none());
+        assert_eq!(resolver.addresses_by("cache", 0, slow), None);
         // While it is silent, no second thread asks.
         let never = |_: &str| unreachable!("asked twice");
-        assert_eq!(resolver.addresses_by("cache", 2 * FRESH_US, never), none());
+        assert_eq!(resolver.addresses_by("cache", 2 * FRESH_US, never), None);
         answer.send(first).unwrap();
         wait_for(&resolver, &[first]);
         // Later it is asked again; meanwhile the old addresses serve.
         let other = move |_: &str| vec![second];
         let now_us = 3 * FRESH_US;
-        assert_eq!(resolver.addresses_by("cache", now_us, other), [first]);
+        let known = |address| Some(vec![address]);
+        assert_eq!(resolver.addresses_by("cache", now_us, other), known(first));
         wait_for(&resolver, &[second]);
         // A name server that is away takes no address away.
         let gone = |_: &str| Vec::new();
         let now_us = 5 * FRESH_US;
-        assert_eq!(resolver.addresses_by("cache", now_us, gone), [second]);
+        assert_eq!(resolver.addresses_by("cache", now_us, gone), known(second));
         wait_for(&resolver, &[second]);
-    }
-
-    fn none() -> Vec<IpAddr> {
-        Vec::new()
     }
 
     #[test]
@@ -119,8 +119,16 @@ mod tests {
         let never = |_: &str| unreachable!("asked for a number");
         for host in ["127.0.0.1", "::1"] {
             let address: IpAddr = host.parse().unwrap();
-            assert_eq!(resolver.addresses_by(host, 0, never), [address]);
+            assert_eq!(resolver.addresses_by(host, 0, never), Some(vec![address]));
         }
         assert!(resolver.0.lock().is_empty());
+    }
+
+    #[test]
+    fn a_name_without_an_address_is_told_from_one_that_is_being_resolved() {
+        let resolver = Resolver::default();
+        let nothing = |_: &str| Vec::new();
+        assert_eq!(resolver.addresses_by("cache", 0, nothing), None);
+        wait_for(&resolver, &[]);
     }
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods)] // The one place that may read the clock.
 
 use super::resolver::Resolver;
+use super::tls::{Tls, TlsFiles};
 use super::{Clock, Link, Socket};
 use crate::node_list::Address;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -12,21 +13,37 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// TCP and unix sockets, and the clock of the machine.
 pub struct SystemLink {
     start: Instant,
     resolver: Resolver,
+    tls: OnceLock<Result<Tls, String>>,
 }
 
 impl SystemLink {
-    /// Its clock begins now.
+    /// Without files for TLS. Its clock begins now.
     pub fn new() -> Self {
         Self {
             start: Instant::now(),
             resolver: Resolver::default(),
+            tls: OnceLock::new(),
         }
+    }
+
+    /// With these files for TLS.
+    ///
+    /// # Errors
+    /// A file cannot be read, or does not hold what it should: a sentence for the user.
+    pub fn with_tls(files: &TlsFiles) -> Result<Self, String> {
+        let link = Self::new();
+        // Without files, nobody may ever need OpenSSL to be set up well.
+        if files.is_any() {
+            let _ = link.tls.set(Ok(Tls::new(files)?));
+        }
+        Ok(link)
     }
 }
 
@@ -65,6 +82,15 @@ impl Link for SystemLink {
                     start: self.start,
                 }))
             }
+            Address::Tls(host, port) => {
+                let tls = self.tls.get_or_init(|| Tls::new(&TlsFiles::default()));
+                let failed = |error: &String| io::Error::other(format!("TLS: {error}"));
+                let tls = tls.as_ref().map_err(failed)?;
+                let stream = self.connect_tcp(host, *port, deadline_us)?;
+                stream.set_nodelay(true)?;
+                stream.set_nonblocking(true)?;
+                tls.connect(host, stream, self.start, deadline_us)
+            }
             Address::Unix(path) => {
                 // A stopped node accepts nothing: once its backlog is full, a blocking connect
                 // hangs.
@@ -83,8 +109,10 @@ impl Link for SystemLink {
 impl SystemLink {
     /// Tries all addresses of the host.
     fn connect_tcp(&self, host: &str, port: u16, deadline_us: u64) -> io::Result<TcpStream> {
-        let mut last = io::Error::new(ErrorKind::NotFound, "the host has no address yet");
+        let pending = || io::Error::new(ErrorKind::WouldBlock, "its name is being resolved");
         let addresses = self.resolver.addresses(host, self.now_us());
+        let addresses = addresses.ok_or_else(pending)?;
+        let mut last = io::Error::new(ErrorKind::NotFound, "its name has no address");
         for (tried, address) in addresses.iter().enumerate() {
             let address = &SocketAddr::new(*address, port);
             // One that drops packets leaves time for the others.
@@ -115,7 +143,7 @@ impl<S: Read + Write + AsFd + Send> Socket for SystemSocket<S> {
                 Ok(count) => bytes = &bytes[count..],
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    if !self.wait(PollFlags::OUT, deadline_us)? {
+                    if !wait(&self.stream, PollFlags::OUT, deadline_us, self.start)? {
                         return Err(ErrorKind::TimedOut.into());
                     }
                 }
@@ -138,27 +166,31 @@ impl<S: Read + Write + AsFd + Send> Socket for SystemSocket<S> {
     }
 
     fn wait_readable(&mut self, deadline_us: u64) -> io::Result<bool> {
-        self.wait(PollFlags::IN, deadline_us)
+        wait(&self.stream, PollFlags::IN, deadline_us, self.start)
     }
 }
 
-impl<S: AsFd> SystemSocket<S> {
-    /// The deadlines are shorter than the milliseconds of `poll`; this call is `ppoll`.
-    fn wait(&self, flags: PollFlags, deadline_us: u64) -> io::Result<bool> {
-        loop {
-            let left_us = deadline_us.saturating_sub(now_us(self.start));
-            if left_us == 0 {
-                return Ok(false);
-            }
-            let left = Timespec {
-                tv_sec: (left_us / 1_000_000) as i64,
-                tv_nsec: (left_us % 1_000_000 * 1000) as _,
-            };
-            match poll(&mut [PollFd::new(&self.stream, flags)], Some(&left)) {
-                Ok(0) | Err(rustix::io::Errno::INTR) => {}
-                Ok(_) => return Ok(true),
-                Err(error) => return Err(error.into()),
-            }
+/// Waits until a socket is ready. Returns false at the deadline, on the clock that began at
+/// `start`. Deadlines are shorter than the milliseconds of `poll`; this call is `ppoll`.
+pub(super) fn wait(
+    socket: &impl AsFd,
+    flags: PollFlags,
+    deadline_us: u64,
+    start: Instant,
+) -> io::Result<bool> {
+    loop {
+        let left_us = deadline_us.saturating_sub(now_us(start));
+        if left_us == 0 {
+            return Ok(false);
+        }
+        let left = Timespec {
+            tv_sec: (left_us / 1_000_000) as i64,
+            tv_nsec: (left_us % 1_000_000 * 1000) as _,
+        };
+        match poll(&mut [PollFd::new(socket, flags)], Some(&left)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) => return Ok(true),
+            Err(error) => return Err(error.into()),
         }
     }
 }

@@ -51,9 +51,12 @@ fn commands_are_those_of_the_protocol() {
     let base64 = String::from_utf8(base64).unwrap();
     let mut out = Vec::new();
     write_get(&mut out, &name, 9);
-    write_put(&mut out, &name, 0, b"ab");
-    write_put(&mut out, &name, 600, b"");
-    write_delete(&mut out, &name);
+    let mut commands = Commands::default();
+    commands.put(&name, 0, b"ab");
+    commands.put(&name, 600, b"");
+    commands.delete(&name);
+    assert_eq!(commands.puts(), 2);
+    out.extend_from_slice(commands.bytes());
     let expected = format!(
         "mg {base64} b v q O9\r\nms {base64} 2 b q\r\nab\r\nms {base64} 0 b q T600\r\n\r\nmd {base64} b q\r\n"
     );
@@ -191,4 +194,36 @@ fn a_value_that_is_longer_than_announced_is_bad_before_it_is_there() {
         parse(b"VA 100 O1\r\n", 100),
         Parsed::Incomplete(113)
     ));
+}
+
+#[test]
+fn a_piece_is_one_put_or_few_deletions_and_all_are_the_batch() {
+    let name = Name::of_block(1, 2, 3);
+    let mut random = SplitMix64::new(4);
+    let mut commands = Commands::default();
+    let mut puts = 0;
+    for _ in 0..3000 {
+        match random.below(10) {
+            0 => {
+                let value = vec![7; random.below(5000) as usize];
+                commands.put(&name, 0, &value);
+                puts += 1;
+            }
+            _ => commands.delete(&name),
+        }
+    }
+    commands.end();
+    assert_eq!(commands.puts(), puts);
+    let mut seen = Vec::new();
+    for piece in commands.pieces() {
+        seen.extend_from_slice(piece);
+        assert!(piece.ends_with(b"\r\n"));
+        let put = piece.starts_with(b"ms ");
+        let deletes = piece.windows(3).filter(|bytes| *bytes == b"md ").count();
+        assert!(put && deletes == 0 || !put && piece.len() < PIECE_BYTES + 100);
+    }
+    assert_eq!(seen, commands.bytes());
+    assert_eq!(commands.pieces().last(), Some(END_OF_BATCH));
+    let deletes = commands.pieces().filter(|piece| piece.starts_with(b"md "));
+    assert!(deletes.map(<[u8]>::len).max().unwrap() > 100, "many in one");
 }

@@ -3,8 +3,9 @@
 use super::{DEADLINE_US_MAX, Node};
 use crate::connection::{Connection, Received, Wait};
 use crate::link::{Clock, Link};
-use crate::meta::Answer;
+use crate::meta::{Answer, Commands};
 use crate::name::Name;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Longest time for a connect, or for an exchange of few bytes, microseconds.
@@ -55,12 +56,28 @@ impl Node {
             None => {}
         }
         if self.breaker.is_closed() && self.connections.wants() {
-            match link.connect(&self.spec.address, clock.now_us() + BACKGROUND_US) {
-                Ok(socket) => self.connections.add(Connection::new(socket)),
-                Err(_) => self.on_broken(clock.now_us(), "it refuses connections"),
+            match self.connect(link, clock) {
+                Some(connection) => self.connections.add(connection),
+                None => self.on_broken(clock.now_us(), "it refuses connections"),
             }
         }
         self.connections.has_late()
+    }
+
+    /// A new connection. If there is none, the reason is kept.
+    fn connect(&self, link: &dyn Link, clock: &dyn Clock) -> Option<Connection> {
+        match link.connect(&self.spec.address, clock.now_us() + BACKGROUND_US) {
+            Ok(socket) => Some(Connection::new(socket)),
+            Err(error) => {
+                self.note_unreachable(&error, clock);
+                None
+            }
+        }
+    }
+
+    fn note_unreachable(&self, error: &io::Error, clock: &dyn Clock) {
+        self.unreachable
+            .note(error, clock.now_us(), &self.spec, &self.log);
     }
 
     /// Closes all connections that nobody uses.
@@ -83,19 +100,15 @@ impl Node {
     /// Closes the breaker if the node answers.
     fn probe(&self, link: &dyn Link, clock: &dyn Clock) {
         let answers = self.answers(link, clock);
-        let socket = match answers && self.connections.wants() {
-            true => link
-                .connect(&self.spec.address, clock.now_us() + BACKGROUND_US)
-                .map(Some),
-            false => Ok(None),
-        };
-        match socket {
-            Ok(socket) if answers => {
+        let wants = answers && self.connections.wants();
+        let connection = wants.then(|| self.connect(link, clock));
+        match connection {
+            None | Some(Some(_)) if answers => {
                 // What was late before is of no use now.
                 self.connections.close();
-                socket
-                    .into_iter()
-                    .for_each(|socket| self.connections.add(Connection::new(socket)));
+                if let Some(connection) = connection.flatten() {
+                    self.connections.add(connection);
+                }
                 self.breaker.close(clock.now_us());
                 if self.logged.load(Relaxed) {
                     (self.log)(&format!("pool node {} is asked again", self.spec.address));
@@ -116,8 +129,7 @@ impl Node {
             };
         }
         if background.connection.is_none() {
-            let connected = link.connect(&self.spec.address, clock.now_us() + BACKGROUND_US);
-            background.connection = connected.ok().map(Connection::new);
+            background.connection = self.connect(link, clock);
         }
         let Some(connection) = &mut background.connection else {
             return false;
@@ -128,12 +140,14 @@ impl Node {
             deadline_us: sent_us + PROBE_US,
         };
         let was_pending = connection.is_pending();
-        let received = match was_pending || connection.send_puts(Vec::new(), 0, wait.deadline_us) {
-            true => connection.receive(clock, wait, &mut |_, _| {}),
-            false => Received::Broken,
-        };
+        let received =
+            match was_pending || connection.send_puts(Commands::default(), wait.deadline_us) {
+                true => connection.receive(clock, wait, &mut |_, _| {}),
+                false => Received::Broken,
+            };
         match received {
             Received::Ended => {
+                self.unreachable.clear();
                 background.unanswered = 0;
                 if !was_pending && !background.is_measured {
                     background.is_measured = true;
@@ -142,25 +156,24 @@ impl Node {
                 }
             }
             Received::Late => background.unanswered += 1,
-            Received::Broken => background.connection = None,
+            // By TLS, a node turns a client away after that thinks it is connected.
+            Received::Broken => {
+                let connection = background.connection.take();
+                drop(background);
+                if let Some(error) = connection.as_ref().and_then(Connection::error) {
+                    self.note_unreachable(error, clock);
+                }
+            }
         }
         received == Received::Ended
     }
 
-    /// Sends a batch of commands that [`crate::meta`] has written, `puts` of them puts, and waits
-    /// for
-    /// its end.
-    pub(crate) fn put(
-        &self,
-        link: &dyn Link,
-        clock: &dyn Clock,
-        commands: Vec<u8>,
-        puts: u64,
-    ) -> PutOutcome {
+    /// Sends a batch of puts and deletions, and waits for its end.
+    pub(crate) fn put(&self, link: &dyn Link, clock: &dyn Clock, commands: Commands) -> PutOutcome {
         let mut refused = 0;
-        let us = BACKGROUND_US + commands.len() as u64 / PUT_BYTES_PER_US;
+        let us = BACKGROUND_US + commands.bytes().len() as u64 / PUT_BYTES_PER_US;
         let done = self.in_background(link, clock, us, |connection, wait| {
-            connection.send_puts(commands, puts, wait.deadline_us)
+            connection.send_puts(commands, wait.deadline_us)
                 && connection.receive(clock, wait, &mut |_, _| refused += 1) == Received::Ended
         });
         if done {
@@ -245,8 +258,7 @@ impl Node {
         }
         let mut background = self.background.lock();
         if background.connection.is_none() {
-            let connected = link.connect(&self.spec.address, clock.now_us() + BACKGROUND_US);
-            background.connection = connected.ok().map(Connection::new);
+            background.connection = self.connect(link, clock);
         }
         let done = background.connection.as_mut().is_some_and(|connection| {
             let deadline_us = clock.now_us() + us;

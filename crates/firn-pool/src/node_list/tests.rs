@@ -27,7 +27,14 @@ fn a_list_of_all_kinds() {
 
 #[test]
 fn an_address_prints_as_it_parses() {
-    for text in ["a:1", "[fd00::7]:2", "unix:/run/x"] {
+    for text in [
+        "a:1",
+        "[fd00::7]:2",
+        "unix:/run/x",
+        "tls:a:1",
+        "tls:[fd00::7]:2",
+        "tls:3",
+    ] {
         assert_eq!(parse_nodes(text).unwrap()[0].address.to_string(), text);
     }
 }
@@ -60,7 +67,11 @@ fn bad_lists_say_what_is_wrong() {
         ("unix:run", "absolute path"),
         ("unix:", "absolute path"),
         (long.as_str(), "absolute path"),
-        ("tls:a:1", "no TLS"),
+        ("tls:a:x", "the port"),
+        ("tls:fd00::7:1", "in brackets"),
+        ("tls:unix:/a", "the port"),
+        ("TLS:a:1", "in brackets"),
+        ("tls:a:1,tls:A:1", "listed twice"),
         ("A:1,b:1,a:1*2", "listed twice"),
         (many.as_str(), "65 nodes"),
     ];

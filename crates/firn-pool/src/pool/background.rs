@@ -4,6 +4,7 @@
 //! stops: no node, and no lie of one, holds the other nodes up for long.
 
 use super::Shared;
+use crate::meta::Commands;
 use crate::name::Name;
 use crate::news::{self, IMAGE_BUCKETS, NEWS_LEN_MAX, Unread};
 use crate::node::Node;
@@ -258,10 +259,10 @@ impl Shared {
         let Some((first, _)) = ring.place(&name) else {
             return;
         };
-        let mut commands = Vec::new();
+        let mut commands = Commands::default();
         let value = seal(&name, bytes, self.cipher.as_ref());
-        crate::meta::write_put(&mut commands, &name, news::TTL_S, &value);
+        commands.put(&name, news::TTL_S, &value);
         // News that get lost cost misses.
-        ring.nodes()[first].put(&*self.link, &*self.clock, commands, 1);
+        ring.nodes()[first].put(&*self.link, &*self.clock, commands);
     }
 }

@@ -4,7 +4,7 @@ use super::{Pool, Shared, WantedBlock};
 use crate::class::{Admission, Class};
 use crate::counters::add;
 use crate::hot_blocks::Heat;
-use crate::meta::{VALUE_LEN_MAX, write_delete, write_put};
+use crate::meta::{Commands, VALUE_LEN_MAX};
 use crate::name::Name;
 use crate::node::{Node, PutOutcome};
 use crate::put_queue::{Order, QueuedOrder, Rank};
@@ -165,18 +165,17 @@ impl Shared {
     }
 
     fn send_to(&self, node: &Node, orders: &[QueuedOrder]) {
-        let (mut commands, mut puts) = (Vec::new(), 0);
+        let mut commands = Commands::default();
         for order in orders {
             match &order.order {
                 Order::Put(stored) => {
                     let value = seal(&order.name, stored, self.cipher.as_ref());
-                    write_put(&mut commands, &order.name, order.class.ttl_s(), &value);
-                    puts += 1;
+                    commands.put(&order.name, order.class.ttl_s(), &value);
                 }
-                Order::Delete => write_delete(&mut commands, &order.name),
+                Order::Delete => commands.delete(&order.name),
             }
         }
-        let outcome = node.put(&*self.link, &*self.clock, commands, puts);
+        let outcome = node.put(&*self.link, &*self.clock, commands);
         // Nobody knows which values were refused. So nobody is told of any of the batch; ones that
         // were taken are read from their files and put again.
         let is_sure = outcome == PutOutcome::Done { refused: 0 };

@@ -1,8 +1,10 @@
 //! A memcached that belongs to one test.
 
+use crate::certificates;
 use rustix::process::{Pid, Signal, getuid, kill_process};
-use std::net::TcpListener;
-use std::path::PathBuf;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -16,6 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub enum Kind {
     Tcp,
     Unix,
+    /// By TLS, with a certificate of [`certificates`]. Clients show theirs.
+    Tls,
 }
 
 /// A node, killed when it is dropped.
@@ -23,12 +27,13 @@ pub struct Memcached {
     child: Option<Child>,
     megabytes: u32,
     address: Address,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 enum Address {
     Tcp(u16),
     Unix(PathBuf),
+    Tls(u16),
 }
 
 impl Memcached {
@@ -37,12 +42,16 @@ impl Memcached {
         let address = match kind {
             Kind::Tcp => Address::Tcp(free_port()),
             Kind::Unix => Address::Unix(directory.path().join("s")),
+            Kind::Tls => {
+                certificates::write(directory.path());
+                Address::Tls(free_port())
+            }
         };
         let mut node = Self {
             child: None,
             megabytes,
             address,
-            _directory: directory,
+            directory,
         };
         node.restart();
         node
@@ -53,7 +62,13 @@ impl Memcached {
         match &self.address {
             Address::Tcp(port) => format!("127.0.0.1:{port}"),
             Address::Unix(path) => format!("unix:{}", path.display()),
+            Address::Tls(port) => format!("tls:127.0.0.1:{port}"),
         }
+    }
+
+    /// The directory with its certificates.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
     }
 
     /// Starts it again, empty, after [`Self::kill`].
@@ -82,9 +97,27 @@ impl Memcached {
         match &self.address {
             Address::Tcp(port) => command.args(["-l", "127.0.0.1", "-p", &port.to_string()]),
             Address::Unix(path) => command.arg("-s").arg(path),
+            Address::Tls(port) => {
+                let file = |option: &str, name: &str| {
+                    let path = self.directory.path().join(name);
+                    format!("{option}={}", path.display())
+                };
+                command.args(["-l", "127.0.0.1", "-p", &port.to_string(), "-Z"]);
+                command.args(["-o", &file("ssl_chain_cert", certificates::NODE)]);
+                command.args(["-o", &file("ssl_key", certificates::NODE_KEY)]);
+                command.args(["-o", &file("ssl_ca_cert", certificates::CA)]);
+                // It wants a certificate of its clients.
+                command.args(["-o", "ssl_verify_mode=2"])
+            }
         };
         let child = command.spawn();
         self.child = Some(child.expect("memcached is missing: run scripts/deps.sh test"));
+        eventually("the node listens", || match &self.address {
+            Address::Tcp(port) | Address::Tls(port) => {
+                TcpStream::connect(("127.0.0.1", *port)).is_ok()
+            }
+            Address::Unix(path) => UnixStream::connect(path).is_ok(),
+        });
     }
 
     pub fn kill(&mut self) {

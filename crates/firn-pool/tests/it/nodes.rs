@@ -31,7 +31,12 @@ fn wanted(n: u64) -> WantedBlock {
 }
 
 fn pool(nodes: &[&Memcached], options: Options) -> Pool {
-    let link = Arc::new(SystemLink::new());
+    let list: Vec<String> = nodes.iter().map(|node| node.address()).collect();
+    over(Arc::new(SystemLink::new()), &list.join(","), options)
+}
+
+/// A pool that is on and whose nodes answer.
+pub fn over(link: Arc<SystemLink>, list: &str, options: Options) -> Pool {
     let pool = Pool::new(
         options,
         link.clone(),
@@ -39,8 +44,7 @@ fn pool(nodes: &[&Memcached], options: Options) -> Pool {
         Arc::new(|message: &str| println!("{message}")),
     )
     .unwrap();
-    let list: Vec<String> = nodes.iter().map(|node| node.address()).collect();
-    pool.set_nodes(&list.join(",")).unwrap();
+    pool.set_nodes(list).unwrap();
     pool.set_enabled(true);
     pool.start().unwrap();
     eventually("all nodes answer", || {
@@ -52,7 +56,7 @@ fn pool(nodes: &[&Memcached], options: Options) -> Pool {
     pool
 }
 
-fn put(pool: &Pool, blocks: std::ops::Range<u64>) {
+pub fn put(pool: &Pool, blocks: std::ops::Range<u64>) {
     for n in blocks {
         let content = content(n);
         eventually("the queue has room", || {
@@ -81,6 +85,30 @@ fn get_patiently(pool: &Pool, n: u64) {
     });
 }
 
+/// Asks for all of these blocks, alone and in batches, until they come.
+pub fn check_all(pool: &Pool, numbers: std::ops::Range<u64>) {
+    numbers.clone().for_each(|n| get_patiently(pool, n));
+    let mut left: Vec<u64> = numbers.collect();
+    eventually("all blocks come in batches", || {
+        let asked: Vec<_> = left.iter().map(|n| wanted(*n)).collect();
+        let found = pool.get_many(&asked, Class::Scan, &|_, _| true);
+        let came = |at: usize| found[at].as_deref().map(|b| b == content(left[at]));
+        let results: Vec<_> = (0..left.len()).map(came).collect();
+        assert!(!results.contains(&Some(false)));
+        let mut results = results.into_iter();
+        left.retain(|_| results.next().flatten().is_none());
+        left.is_empty()
+    });
+}
+
+/// Asks for these blocks once: those that come are right.
+pub fn check(pool: &Pool, numbers: std::ops::Range<u64>) {
+    for n in numbers {
+        let found = pool.get(&wanted(n), Class::Point, &|_| true);
+        assert!(found.is_none_or(|found| *found == content(n)), "block {n}");
+    }
+}
+
 fn lying(pool: &Pool) -> u64 {
     pool.stats()
         .nodes
@@ -103,19 +131,7 @@ fn blocks_come_back_from_sockets_of_both_kinds_plain_and_encrypted() {
             },
         );
         put(&pool, 0..300);
-        (0..300).for_each(|n| get_patiently(&pool, n));
-        let blocks: Vec<_> = (0..300).map(wanted).collect();
-        let mut left: Vec<usize> = (0..300).collect();
-        eventually("all blocks come in batches", || {
-            let asked: Vec<_> = left.iter().map(|at| blocks[*at]).collect();
-            let found = pool.get_many(&asked, Class::Scan, &|_, _| true);
-            let came = |at: usize| found[at].as_deref().map(|b| b == content(left[at] as u64));
-            let results: Vec<_> = (0..left.len()).map(came).collect();
-            assert!(!results.contains(&Some(false)));
-            let mut results = results.into_iter();
-            left.retain(|_| results.next().flatten().is_none());
-            left.is_empty()
-        });
+        check_all(&pool, 0..300);
         for n in 0..100 {
             pool.delete(&name(n), Class::Point);
         }
