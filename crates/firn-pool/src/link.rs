@@ -1,6 +1,7 @@
 //! Sockets, clock and randomness behind traits, so that simulation can replace them. `system` is
 //! the real twin; [`crate::mem`] is the simulated one.
 
+mod readiness;
 mod resolver;
 mod system;
 mod tls;

@@ -1,14 +1,14 @@
 //! Sockets of the operating system.
 #![allow(clippy::disallowed_methods)] // The one place that may read the clock.
 
+use super::readiness::{now_us, wait};
 use super::resolver::Resolver;
 use super::tls::{Tls, TlsFiles};
 use super::{Clock, Link, Socket};
 use crate::node_list::Address;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::PollFlags;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use rustix::rand::{GetRandomFlags, getrandom};
-use rustix::time::Timespec;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
@@ -168,33 +168,4 @@ impl<S: Read + Write + AsFd + Send> Socket for SystemSocket<S> {
     fn wait_readable(&mut self, deadline_us: u64) -> io::Result<bool> {
         wait(&self.stream, PollFlags::IN, deadline_us, self.start)
     }
-}
-
-/// Waits until a socket is ready. Returns false at the deadline, on the clock that began at
-/// `start`. Deadlines are shorter than the milliseconds of `poll`; this call is `ppoll`.
-pub(super) fn wait(
-    socket: &impl AsFd,
-    flags: PollFlags,
-    deadline_us: u64,
-    start: Instant,
-) -> io::Result<bool> {
-    loop {
-        let left_us = deadline_us.saturating_sub(now_us(start));
-        if left_us == 0 {
-            return Ok(false);
-        }
-        let left = Timespec {
-            tv_sec: (left_us / 1_000_000) as i64,
-            tv_nsec: (left_us % 1_000_000 * 1000) as _,
-        };
-        match poll(&mut [PollFd::new(socket, flags)], Some(&left)) {
-            Ok(0) | Err(rustix::io::Errno::INTR) => {}
-            Ok(_) => return Ok(true),
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
-fn now_us(start: Instant) -> u64 {
-    start.elapsed().as_micros() as u64
 }

@@ -1,7 +1,7 @@
 //! TLS over a connected socket, by the system's OpenSSL.
 
 use super::Socket;
-use super::system::wait;
+use super::readiness::wait;
 use openssl::error::ErrorStack;
 use openssl::pkey::{PKey, Private};
 use openssl::ssl::{

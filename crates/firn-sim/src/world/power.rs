@@ -153,9 +153,8 @@ impl World {
     }
 
     /// Fails if the environment died in an open that succeeded nevertheless: on a full disk, an
-    /// open
-    /// goes on without the flush that it could not do, and cannot remove the files of that flush in
-    /// a dead environment.
+    /// open goes on without the flush that it could not do, and cannot remove the files of that
+    /// flush in a dead environment.
     fn check_alive(&self) -> Result<(), StepEnd> {
         match self.env.is_dead() {
             true => Err(Error::new(ErrorKind::Io, "the environment died in the open").into()),
