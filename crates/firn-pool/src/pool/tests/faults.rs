@@ -228,3 +228,31 @@ fn tokens_tell_answers_apart() {
         assert!(world.pool.stats().nodes[0].breaker_open, "{faults:?}");
     }
 }
+
+/// A node whose answers once took as long as the longest deadline is asked again when it is fast.
+#[test]
+fn a_node_that_was_slow_for_long_is_found_fast_again() {
+    let world = World::new(&[A]);
+    world.put(0..50);
+    let faults = Faults {
+        slow: 1000,
+        slow_us: 1_000_000,
+        ..Faults::default()
+    };
+    world.network.set_faults(A, faults);
+    for n in 0..2000 {
+        world.get(n % 50);
+        world.pass(5000);
+    }
+    let mean_us = world.pool.stats().nodes[0].latency_us;
+    assert!(mean_us > 1900.0, "{mean_us}");
+    world.network.set_faults(A, Faults::default());
+    world.pass(10_000_000);
+    for n in 0..200 {
+        world.get(n % 50);
+        world.pass(1000);
+    }
+    let mean_us = world.pool.stats().nodes[0].latency_us;
+    assert!(mean_us < 200.0, "{mean_us}");
+    assert_eq!(world.hits(0..50), 50);
+}
