@@ -2,8 +2,8 @@
 //! file system and beside background threads. What a statement costs in bytes does not grow, nor do
 //! the manifest, the memory and the number of files.
 //!
-//! `FIRN_TEST_TRUNCATES` and `FIRN_TEST_CREATES` are the numbers of statements. Each statement
-//! syncs the log, so a long run belongs in a file system in memory (`TMPDIR=/dev/shm`).
+//! `FIRN_TEST_TRUNCATES` and `FIRN_TEST_CREATES` are the numbers of statements. Each of them syncs
+//! the log, so a long run belongs in a file system in memory (`TMPDIR=/dev/shm`).
 
 #![cfg(feature = "jemalloc")]
 

@@ -4,7 +4,7 @@ use super::{DIR, StepEnd, World, is_refusal};
 use crate::ensure;
 use crate::failure::Failure;
 use crate::model::Moment;
-use firn::base::{Error, ErrorKind};
+use firn::base::ErrorKind;
 use firn::env::{Env, MemEnv};
 use firn::store::ReservePart;
 use rand::Rng;
@@ -146,20 +146,9 @@ impl World {
         self.db = None;
         self.has_stray_files = false;
         self.db = Some(self.start()?);
-        self.check_alive()?;
         self.find_outcome(from)?;
         self.open_sessions();
         Ok(())
-    }
-
-    /// Fails if the environment died in an open that succeeded nevertheless: on a full disk, an
-    /// open goes on without the flush that it could not do, and cannot remove the files of that
-    /// flush in a dead environment.
-    fn check_alive(&self) -> Result<(), StepEnd> {
-        match self.env.is_dead() {
-            true => Err(Error::new(ErrorKind::Io, "the environment died in the open").into()),
-            false => Ok(()),
-        }
     }
 
     /// Closes the database and opens it again. After a successful close, or one that fails with
