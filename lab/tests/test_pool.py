@@ -206,6 +206,7 @@ def test_two_windows_together_are_as_fast_as_before() -> None:
     assert not is_reached([], 90)
     assert not is_reached([100], 90)
     assert not is_reached([100, 79], 90)
+    assert not is_reached([50, 100], 90)
     assert is_reached([10, 85, 95], 90)
     assert not is_reached([95, 95, 10], 90)
 
