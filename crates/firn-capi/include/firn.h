@@ -723,7 +723,7 @@ typedef struct firn_foreign_key_info {
   bool parent_follows;
 } firn_foreign_key_info;
 
-// What the memory pool knows of the blocks of one class on a node.
+// Figures of the blocks of one class on a node of the memory pool.
 typedef struct firn_pool_class_info {
   // Blocks that the node was asked for.
   uint64_t gets;

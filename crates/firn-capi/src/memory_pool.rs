@@ -53,7 +53,7 @@ pub unsafe extern "C" fn firn_set_pool_enabled(db: *const firn_db, enabled: bool
 /// Number of classes of reads that use the memory pool.
 pub const FIRN_POOL_CLASSES: usize = 6;
 
-/// What the memory pool knows of the blocks of one class on a node.
+/// Figures of the blocks of one class on a node of the memory pool.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct firn_pool_class_info {

@@ -38,7 +38,7 @@ pub struct Wait {
     pub deadline_us: u64,
 }
 
-/// What a batch asks for; it decides which answers are allowed.
+/// The kind of a batch; it decides which answers are allowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Pending {
     /// Values with these tokens, in this order.

@@ -26,7 +26,7 @@ macro_rules! counters {
 }
 
 counters! {
-    /// What happened to one class on one node.
+    /// Counts of one class on one node.
     ClassCounters,
     /// Figures of one class on one node.
     ClassStats {

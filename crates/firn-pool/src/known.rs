@@ -1,4 +1,4 @@
-//! What the pool probably has: two generations of the table of fingerprints.
+//! The blocks that the pool probably has: two generations of the table of fingerprints.
 //!
 //! Nodes evict without a word, so a table only grows until it is full. Then it becomes the older
 //! generation, and an empty one takes what comes; both are asked, and what hits moves over. So a

@@ -31,9 +31,9 @@ struct Network {
 
 struct MemConnection {
     node: String,
-    /// What the node has not executed yet.
+    /// Bytes of commands that the node has not executed yet.
     input: Vec<u8>,
-    /// What is on its way, with the time of arrival.
+    /// Answers that are on their way, with the time of arrival.
     output: VecDeque<(u64, Vec<u8>)>,
     reset: bool,
 }

@@ -74,7 +74,7 @@ pub(crate) struct Node {
     logged: AtomicBool,
 }
 
-/// What the node says of itself.
+/// Figures that the node reports of itself.
 #[derive(Default)]
 struct Figures {
     used_bytes: AtomicU64,
@@ -84,7 +84,7 @@ struct Figures {
     has_room: AtomicBool,
 }
 
-/// What a batch may cost.
+/// Limits of a batch: bytes and time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
     /// Number of blocks, and the sum of their lengths.
@@ -197,9 +197,9 @@ impl Node {
         if self.owes() {
             return Err(NotSent::Silent);
         }
-        // Whoever gets a connection too late would find the answer late, through no fault of the
-        // node. But half of the time is for that: the mean may be as long as the deadline, and only
-        // answers shorten it.
+        // A caller that gets a connection too late would find the answer late, through no fault of
+        // the node. But half of the time is for that: the mean may be as long as the deadline, and
+        // only answers shorten it.
         let now_us = clock.now_us();
         let left_us = budget.deadline_us.saturating_sub(now_us);
         if left_us == 0 {

@@ -54,7 +54,7 @@ pub struct Pool {
     thread: Thread,
 }
 
-/// What callers and the background thread share.
+/// State that callers and the background thread share.
 struct Shared {
     link: Arc<dyn Link>,
     clock: Arc<dyn Clock>,

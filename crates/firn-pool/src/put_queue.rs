@@ -18,7 +18,7 @@ pub enum Rank {
     Second,
 }
 
-/// What is to be done for a name.
+/// The change of a name in a node.
 #[derive(PartialEq, Eq, Debug)]
 pub enum Order {
     /// Put these stored bytes.
@@ -36,7 +36,7 @@ pub struct QueuedOrder {
     pub rank: Rank,
     /// Why the block was read: for its time to live, and for statistics.
     pub class: Class,
-    /// What to do.
+    /// The change.
     pub order: Order,
 }
 

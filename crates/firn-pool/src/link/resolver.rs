@@ -28,8 +28,7 @@ struct Host {
 }
 
 impl Resolver {
-    /// What is known of the addresses of a host, at the time `now_us`; `None` before the first
-    /// answer.
+    /// The addresses of a host that are known at the time `now_us`; `None` before the first answer.
     pub(super) fn addresses(&self, host: &str, now_us: u64) -> Option<Vec<IpAddr>> {
         self.addresses_by(host, now_us, |host| {
             let found = (host, 0).to_socket_addrs().into_iter().flatten();

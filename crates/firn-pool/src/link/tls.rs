@@ -173,7 +173,7 @@ fn forget_errors() {
     drop(ErrorStack::get());
 }
 
-/// What a call that could not go on waits for.
+/// The event that lets a call go on which could not.
 fn wanted_by(code: ErrorCode) -> Option<PollFlags> {
     match code {
         ErrorCode::WANT_READ => Some(PollFlags::IN),

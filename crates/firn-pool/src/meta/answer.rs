@@ -24,7 +24,7 @@ pub enum Answer<'a> {
     EndOfCounters,
 }
 
-/// What stands at the beginning of some bytes.
+/// The beginning of some bytes, parsed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Parsed<'a> {
     /// An answer, and its length in bytes.

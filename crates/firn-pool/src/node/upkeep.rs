@@ -1,4 +1,4 @@
-//! What the background thread does for a node: connections, late answers, probes, puts, figures.
+//! The work of the background thread for a node: connections, late answers, probes, puts, figures.
 
 use super::{DEADLINE_US_MAX, Node};
 use crate::connection::{Connection, Received, Wait};
@@ -104,7 +104,7 @@ impl Node {
         let connection = wants.then(|| self.connect(link, clock));
         match connection {
             None | Some(Some(_)) if answers => {
-                // What was late before is of no use now.
+                // Late answers of before are of no use now.
                 self.connections.close();
                 if let Some(connection) = connection.flatten() {
                     self.connections.add(connection);
