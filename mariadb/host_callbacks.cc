@@ -20,6 +20,8 @@ void thd_rpl_deadlock_check(MYSQL_THD thd, MYSQL_THD other);
 int thd_need_wait_reports(const MYSQL_THD thd);
 int thd_need_ordering_with(const MYSQL_THD thd, const MYSQL_THD other);
 int thd_deadlock_victim_preference(const MYSQL_THD thd, const MYSQL_THD other);
+MYSQL_THD thd_increment_pending_ops(MYSQL_THD thd);
+void thd_decrement_pending_ops(void* thd);
 size_t thd_query_safe(MYSQL_THD thd, char* buffer, size_t size);
 void* thd_mdl_context(MYSQL_THD thd);
 }
@@ -121,6 +123,27 @@ void commit_wait_begins(void* host) { thd_wait_begin(static_cast<THD*>(host), TH
 void commit_wait_ends(void* host) { thd_wait_end(static_cast<THD*>(host)); }
 
 /*
+  With the thread pool, a session whose commit is not durable yet is set aside: the server resumes it
+  when the count of its pending operations is 0, and answers then. Its thread works for other
+  sessions meanwhile. Otherwise the session's own thread would wait for the count, which costs more
+  than to wait for the log.
+*/
+bool hold_answer(void* host) {
+  THD* thd = static_cast<THD*>(host);
+  return thd->scheduler->thd_resume && thd_increment_pending_ops(thd);
+}
+
+/*
+  The server knows no pending operation that fails. A client must not get the answer that its commit
+  has succeeded, so the connection counts as broken: the server sends nothing more on it.
+*/
+void release_answer(void* host, bool durable) {
+  THD* thd = static_cast<THD*>(host);
+  if (!durable) thd->net.error = 2;
+  thd_decrement_pending_ops(thd);
+}
+
+/*
   The SQL text of any session. The server's function takes the lock of the text only if that is
   free.
 */
@@ -179,6 +202,8 @@ firn_host make() {
   host.stall_ends = stall_ends;
   host.commit_wait_begins = commit_wait_begins;
   host.commit_wait_ends = commit_wait_ends;
+  host.hold_answer = hold_answer;
+  host.release_answer = release_answer;
   host.statement = statement;
   host.collation = collation;
   host.holds_metadata_lock = holds_metadata_lock;

@@ -106,6 +106,8 @@ impl Database {
             stall_ends: None,
             commit_wait_begins: None,
             commit_wait_ends: None,
+            hold_answer: None,
+            release_answer: None,
             statement: None,
             collation: None,
             holds_metadata_lock: None,

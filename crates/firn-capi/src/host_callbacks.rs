@@ -4,6 +4,7 @@ use crate::schema::{firn_collation, firn_collator, host_collation};
 use firn::base::event_listener::{EventListener, Severity};
 use firn::catalog::{CollationSchema, Collations, MetadataLocks, VirtualColumns};
 use firn::txn::{WaitObserver, WaitReports};
+use firn::wal::Acknowledgement;
 use std::cmp::Ordering;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -53,6 +54,13 @@ pub struct firn_host {
     pub commit_wait_begins: Option<unsafe extern "C" fn(host: *mut c_void)>,
     /// Tells the server that the wait announced by `commit_wait_begins` is over.
     pub commit_wait_ends: Option<unsafe extern "C" fn(host: *mut c_void)>,
+    /// Asks the server to hold back its answer to the session, whose thread calls, until
+    /// `release_answer` was called: meanwhile the thread may go on with another session. Returns
+    /// whether the server does so. The session must not end before `release_answer` was called.
+    pub hold_answer: Option<unsafe extern "C" fn(host: *mut c_void) -> bool>,
+    /// Ends one `hold_answer` of the session. If `durable` is false, the server must not answer but
+    /// close the connection, because the outcome of the commit is unknown. Called from any thread.
+    pub release_answer: Option<unsafe extern "C" fn(host: *mut c_void, durable: bool)>,
     /// Writes the SQL text that a session executes to `text`, at most `size` bytes. Returns the
     /// length of the text; 0 if there is none, or if the callback would have to wait for it, which
     /// it must not do.
@@ -273,6 +281,18 @@ impl WaitObserver for HostWaits {
 
     fn commit_resumes(&self, waiter: u64) {
         tell(self.host.commit_wait_ends, waiter);
+    }
+
+    fn holds_answer(&self, waiter: u64) -> Option<Acknowledgement> {
+        let hold = self.host.hold_answer.filter(|_| waiter != 0)?;
+        let release = self.host.release_answer?;
+        // SAFETY: the host keeps its callbacks valid while the database is open; `waiter` is the
+        // `host` pointer of the session that works on this very thread.
+        let held = unsafe { hold(waiter as usize as *mut c_void) };
+        // SAFETY: as above; and the session lives on until its answer is released, which happens
+        // once, since an acknowledgement calls its function once.
+        let release = move |durable| unsafe { release(waiter as usize as *mut c_void, durable) };
+        held.then(|| Acknowledgement::new(release))
     }
 
     fn statement(&self, host: u64) -> Option<String> {

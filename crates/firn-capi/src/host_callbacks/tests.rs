@@ -18,6 +18,8 @@ pub(crate) const SILENT: firn_host = firn_host {
     stall_ends: None,
     commit_wait_begins: None,
     commit_wait_ends: None,
+    hold_answer: None,
+    release_answer: None,
     statement: None,
     collation: None,
     holds_metadata_lock: None,

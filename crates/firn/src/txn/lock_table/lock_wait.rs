@@ -8,6 +8,7 @@ use super::{Granted, LockMode, LockOwner, LockTable};
 use crate::base::pause_points::{self, PausePoint};
 use crate::base::{Error, ErrorKind, IndexId, Result};
 use crate::txn::deadlock;
+use crate::wal::Acknowledgement;
 use parking_lot::MutexGuard;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -134,6 +135,14 @@ impl LockTable {
             (Some(observer), host) if host != 0 => observer.commit_resumes(host),
             _ => {}
         }
+    }
+
+    /// Asks the host to hold back its answer to the session of `owner` until the result is sent;
+    /// `None` if it does not. Must be called on the owner's thread.
+    pub(in crate::txn) fn holds_answer(&self, owner: &LockOwner) -> Option<Acknowledgement> {
+        let host = owner.host();
+        let observer = self.observer.get().filter(|_| host != 0)?;
+        observer.holds_answer(host)
     }
 
     pub(super) fn timed_out(&self) -> Error {

@@ -3,7 +3,8 @@
 use super::{Pipeline, PipelineState};
 use crate::base::options::CommitDurability;
 use crate::base::{Error, ErrorKind, Result, Seqno};
-use crate::wal::Lsn;
+use crate::wal::{Acknowledgement, Lsn};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Pipeline {
@@ -35,7 +36,16 @@ impl Pipeline {
             CommitDurability::Write => self.wal.write_to(lsn),
             CommitDurability::Lazy => Ok(()),
         };
-        waited.inspect_err(|_| self.contain_failure())?;
+        self.may_acknowledge(lsn, waited.is_ok()).and(waited)
+    }
+
+    /// Contains a failure of the log if the commit whose record ends at `lsn` is not as durable as
+    /// promised. Fails if the commit is hidden from readers.
+    fn may_acknowledge(&self, lsn: Lsn, durable: bool) -> Result<()> {
+        if !durable {
+            self.contain_failure();
+            return Ok(());
+        }
         // The log has made this commit as durable as promised. But if some other write or sync
         // failed before that, [`Self::contain_failure`] may have hidden the commit from readers. It
         // hides only commits that are not durable at that moment.
@@ -49,6 +59,34 @@ impl Pipeline {
             return self.health.check();
         }
         Ok(())
+    }
+
+    /// As [`Self::wait_durable`], without the wait: arranges that `acknowledgement` is sent when
+    /// the commit is durable, or with `false` in place of an error. Gives it back if the caller
+    /// must wait after all.
+    pub fn acknowledge_later(
+        self: &Arc<Self>,
+        lsn: Lsn,
+        acknowledgement: Acknowledgement,
+    ) -> Option<Acknowledgement> {
+        if self.mutable.commit_durability() != CommitDurability::Sync {
+            return Some(acknowledgement);
+        }
+        let mut given = Some(acknowledgement);
+        self.wal.acknowledge_later(lsn, || {
+            let acknowledgement = given.take();
+            // The log must not keep the pipeline alive, which keeps the log.
+            let pipeline = Arc::downgrade(self);
+            Acknowledgement::new(move |durable| {
+                let seen = pipeline
+                    .upgrade()
+                    .is_some_and(|pipeline| pipeline.may_acknowledge(lsn, durable).is_ok());
+                if let Some(acknowledgement) = acknowledgement {
+                    acknowledgement.send(durable && seen);
+                }
+            })
+        });
+        given
     }
 
     /// Makes everything appended so far durable, whatever the flush mode.
