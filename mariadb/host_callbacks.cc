@@ -14,6 +14,8 @@
 #include <mysql/service_thd_wait.h>
 #include <mysql/service_wsrep.h>
 
+#include <atomic>
+
 /* Functions that the server exports to engines and no header declares. */
 extern "C" {
 void thd_rpl_deadlock_check(MYSQL_THD thd, MYSQL_THD other);
@@ -125,21 +127,44 @@ void commit_wait_ends(void* host) { thd_wait_end(static_cast<THD*>(host)); }
 /*
   With the thread pool, a session whose commit is not durable yet is set aside: the server resumes it
   when the count of its pending operations is 0, and answers then. Its thread works for other
-  sessions meanwhile. Otherwise the session's own thread would wait for the count, which costs more
+  sessions meanwhile. Elsewhere the session's own thread would wait for the count, which costs more
   than to wait for the log.
+
+  Nothing else may follow the commit: statements of a routine, or further ones of the same packet,
+  must not run before the commit is durable. And there must be a connection that waits.
 */
-bool hold_answer(void* host) {
-  THD* thd = static_cast<THD*>(host);
-  return thd->scheduler->thd_resume && thd_increment_pending_ops(thd);
+bool may_hold_answer(void* host) {
+  const THD* thd = static_cast<THD*>(host);
+  return thd->scheduler->thd_resume && thd->net.vio && !thd->spcont &&
+         !(thd->server_status & SERVER_MORE_RESULTS_EXISTS);
 }
+
+bool hold_answer(void* host) { return thd_increment_pending_ops(static_cast<THD*>(host)); }
+
+/*
+  Makes a thread of the core known to the server: the thread pool reports its errors in a variable of
+  the thread when it cannot start another one.
+*/
+class ServerThread {
+ public:
+  ServerThread() { my_thread_init(); }
+  ~ServerThread() { my_thread_end(); }
+  ServerThread(const ServerThread&) = delete;
+  ServerThread& operator=(const ServerThread&) = delete;
+};
 
 /*
   The server knows no pending operation that fails. A client must not get the answer that its commit
   has succeeded, so the connection counts as broken: the server sends nothing more on it.
 */
 void release_answer(void* host, bool durable) {
+  thread_local const ServerThread server_thread;
   THD* thd = static_cast<THD*>(host);
-  if (!durable) thd->net.error = 2;
+  if (!durable) {
+    thd->net.error = 2;
+    /* The count may be read without its mutex. */
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  }
   thd_decrement_pending_ops(thd);
 }
 
@@ -202,6 +227,7 @@ firn_host make() {
   host.stall_ends = stall_ends;
   host.commit_wait_begins = commit_wait_begins;
   host.commit_wait_ends = commit_wait_ends;
+  host.may_hold_answer = may_hold_answer;
   host.hold_answer = hold_answer;
   host.release_answer = release_answer;
   host.statement = statement;

@@ -18,6 +18,7 @@ pub(crate) const SILENT: firn_host = firn_host {
     stall_ends: None,
     commit_wait_begins: None,
     commit_wait_ends: None,
+    may_hold_answer: None,
     hold_answer: None,
     release_answer: None,
     statement: None,

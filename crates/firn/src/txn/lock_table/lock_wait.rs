@@ -137,12 +137,17 @@ impl LockTable {
         }
     }
 
-    /// Asks the host to hold back its answer to the session of `owner` until the result is sent;
+    /// Whether the host may hold back its answer to the session of `owner`. Must be called on the
+    /// owner's thread.
+    pub(in crate::txn) fn may_hold_answer(&self, owner: &LockOwner) -> bool {
+        let (observer, host) = (self.observer.get(), owner.host());
+        observer.is_some_and(|observer| host != 0 && observer.may_hold_answer(host))
+    }
+
+    /// Makes the host hold back its answer to the session of `owner` until the result is sent;
     /// `None` if it does not. Must be called on the owner's thread.
-    pub(in crate::txn) fn holds_answer(&self, owner: &LockOwner) -> Option<Acknowledgement> {
-        let host = owner.host();
-        let observer = self.observer.get().filter(|_| host != 0)?;
-        observer.holds_answer(host)
+    pub(in crate::txn) fn hold_answer(&self, owner: &LockOwner) -> Option<Acknowledgement> {
+        self.observer.get()?.hold_answer(owner.host())
     }
 
     pub(super) fn timed_out(&self) -> Error {

@@ -89,11 +89,18 @@ pub trait WaitObserver: Send + Sync {
     /// over. Called on its thread.
     fn commit_resumes(&self, _waiter: u64) {}
 
-    /// Asks whether the host holds back its answer to the session with context `waiter` until the
-    /// result is sent: then the session's thread need not wait until its commit is durable. Called
-    /// on its thread. The session must not end before the result was sent. If it is sent with
-    /// `false`, the session must get no answer, because the outcome of its commit is unknown.
-    fn holds_answer(&self, _waiter: u64) -> Option<Acknowledgement> {
+    /// Whether the host can hold back its answer to the session with context `waiter`, and does
+    /// nothing else for the session before that answer: then the session's thread need not wait
+    /// until its commit is durable. Called on its thread.
+    fn may_hold_answer(&self, _waiter: u64) -> bool {
+        false
+    }
+
+    /// Makes the host hold back its answer to the session with context `waiter` until the result is
+    /// sent. Called on its thread with the log's mutex held: it must neither wait nor call the
+    /// engine. The context must stay valid until the result was sent. If that is sent with `false`,
+    /// the session must get no answer, because the outcome of its commit is unknown.
+    fn hold_answer(&self, _waiter: u64) -> Option<Acknowledgement> {
         None
     }
 

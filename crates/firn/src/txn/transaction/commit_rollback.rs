@@ -80,11 +80,11 @@ impl Transaction {
 
     /// As [`Self::commit`]. But if the host holds its answer back, the call may return before the
     /// commit is durable; the host then hears of it by the [`Acknowledgement`] that
-    /// [`WaitObserver::holds_answer`] has returned. The second phase of a commit in two phases
+    /// [`WaitObserver::hold_answer`] has returned. The second phase of a commit in two phases
     /// always waits: the coordinator forgets the transaction afterwards.
     ///
     /// [`Acknowledgement`]: crate::wal::Acknowledgement
-    /// [`WaitObserver::holds_answer`]: crate::txn::WaitObserver::holds_answer
+    /// [`WaitObserver::hold_answer`]: crate::txn::WaitObserver::hold_answer
     ///
     /// # Errors
     /// As [`Self::commit`].
@@ -93,21 +93,14 @@ impl Transaction {
         let Some(lsn) = self.commit_visibly()? else {
             return Ok(());
         };
-        let pipeline = &self.cx.pipeline;
-        if !in_one_phase || pipeline.is_durable(lsn) {
-            return self.wait_durable(lsn);
-        }
-        let Some(acknowledgement) = self.cx.locks.holds_answer(&self.owner) else {
-            return self.wait_durable(lsn);
-        };
-        match pipeline.acknowledge_later(lsn, acknowledgement) {
-            None => Ok(()),
-            Some(acknowledgement) => {
-                let waited = self.wait_durable(lsn);
-                // The host need not hold its answer back any more. A failure is in the result.
-                acknowledgement.send(true);
-                waited
-            }
+        let (pipeline, locks) = (&self.cx.pipeline, &self.cx.locks);
+        let later = in_one_phase
+            && !pipeline.is_durable(lsn)
+            && locks.may_hold_answer(&self.owner)
+            && pipeline.acknowledge_later(lsn, || locks.hold_answer(&self.owner));
+        match later {
+            true => Ok(()),
+            false => self.wait_durable(lsn),
         }
     }
 

@@ -64,7 +64,9 @@ fn run(wal: &Arc<Wal>, durable: impl Fn(u64) -> bool + Sync, absent: Absent) -> 
                             assert!(!durable || log.unwrap().durable_lsn() >= appended.lsn);
                             sender.send((seqno, durable)).unwrap();
                         };
-                        if wal.acknowledge_later(appended.lsn, || Acknowledgement::new(answer)) {
+                        if wal
+                            .acknowledge_later(appended.lsn, || Some(Acknowledgement::new(answer)))
+                        {
                             left_behind.fetch_add(1, Ordering::Relaxed);
                             continue;
                         }

@@ -278,15 +278,15 @@ impl WalState {
                 NextThread::LogWriter => self.log_writer.syncs = true,
             }
         }
-        if !self.log_writer.leads
-            && self.may_lead(0)
+        if self.may_lead(0)
             && let Some(thread) = self.waiters.take_beyond(self.sealed)
         {
-            self.called += 1;
             match thread {
                 NextThread::Committer(waiter) => woken.push(waiter, WakeReason::Lead),
+                NextThread::LogWriter if self.log_writer.leads => return,
                 NextThread::LogWriter => self.log_writer.leads = true,
             }
+            self.called += 1;
         }
     }
 }

@@ -36,16 +36,7 @@ impl Pipeline {
             CommitDurability::Write => self.wal.write_to(lsn),
             CommitDurability::Lazy => Ok(()),
         };
-        self.may_acknowledge(lsn, waited.is_ok()).and(waited)
-    }
-
-    /// Contains a failure of the log if the commit whose record ends at `lsn` is not as durable as
-    /// promised. Fails if the commit is hidden from readers.
-    fn may_acknowledge(&self, lsn: Lsn, durable: bool) -> Result<()> {
-        if !durable {
-            self.contain_failure();
-            return Ok(());
-        }
+        waited.inspect_err(|_| self.contain_failure())?;
         // The log has made this commit as durable as promised. But if some other write or sync
         // failed before that, [`Self::contain_failure`] may have hidden the commit from readers. It
         // hides only commits that are not durable at that moment.
@@ -61,32 +52,39 @@ impl Pipeline {
         Ok(())
     }
 
-    /// As [`Self::wait_durable`], without the wait: arranges that `acknowledgement` is sent when
-    /// the commit is durable, or with `false` in place of an error. Gives it back if the caller
-    /// must wait after all.
+    /// If [`Self::wait_durable`] would sleep, arranges that an acknowledgement is sent when the
+    /// commit is durable, or with `false` in place of an error, and returns `true`. Otherwise the
+    /// caller must wait. `acknowledgement` must neither wait nor call the engine.
     pub fn acknowledge_later(
         self: &Arc<Self>,
         lsn: Lsn,
-        acknowledgement: Acknowledgement,
-    ) -> Option<Acknowledgement> {
+        acknowledgement: impl FnOnce() -> Option<Acknowledgement>,
+    ) -> bool {
         if self.mutable.commit_durability() != CommitDurability::Sync {
-            return Some(acknowledgement);
+            return false;
         }
-        let mut given = Some(acknowledgement);
         self.wal.acknowledge_later(lsn, || {
-            let acknowledgement = given.take();
+            let acknowledgement = acknowledgement()?;
             // The log must not keep the pipeline alive, which keeps the log.
             let pipeline = Arc::downgrade(self);
-            Acknowledgement::new(move |durable| {
-                let seen = pipeline
-                    .upgrade()
-                    .is_some_and(|pipeline| pipeline.may_acknowledge(lsn, durable).is_ok());
-                if let Some(acknowledgement) = acknowledgement {
-                    acknowledgement.send(durable && seen);
-                }
-            })
-        });
-        given
+            Some(Acknowledgement::new(move |durable| {
+                let pipeline = pipeline.upgrade();
+                let durable = pipeline.is_some_and(|one| one.may_acknowledge(durable));
+                acknowledgement.send(durable);
+            }))
+        })
+    }
+
+    /// Whether a commit may be acknowledged that the log has made durable, or not. Called on the log
+    /// writer.
+    fn may_acknowledge(&self, durable: bool) -> bool {
+        if !durable {
+            self.contain_failure();
+        }
+        // After a failure, only the mutex would tell whether this commit is hidden, and its holder
+        // may wait for the log writer. Without a failure so far, it will not be hidden: it is
+        // durable already.
+        durable && !self.is_poisoned()
     }
 
     /// Makes everything appended so far durable, whatever the flush mode.
