@@ -36,7 +36,6 @@ int thd_non_transactional_update(const MYSQL_THD thd);
 bool thd_is_strict_mode(const MYSQL_THD thd);
 void* thd_mdl_context(MYSQL_THD thd);
 void thd_wait_begin(MYSQL_THD thd, int wait_type);
-void thd_decrement_pending_ops(void* thd);
 }
 
 namespace firn::abi_check {
@@ -103,6 +102,7 @@ bool character_set() {
   return thd_charset(thd.get()) == &my_charset_latin1;
 }
 
+/* Also for THD::server_status, which lies between THD::thread_id and THD::killed. */
 bool killed() {
   StandIn<THD> thd;
   thd->killed = KILL_QUERY_HARD;
@@ -119,7 +119,7 @@ THD* scheduled;
 
 void wait_begins(THD* thd, int) { scheduled = thd; }
 
-/* THD::net lies between THD::rgi_slave and THD::scheduler. */
+/* Also for THD::net, which lies between THD::rgi_slave and THD::scheduler. */
 bool scheduler() {
   StandIn<THD> thd;
   scheduler_functions functions = {};
@@ -127,20 +127,6 @@ bool scheduler() {
   thd->scheduler = &functions;
   scheduled = nullptr;
   thd_wait_begin(thd.get(), THD_WAIT_GROUP_COMMIT);
-  return scheduled == thd.get();
-}
-
-void resumes(THD* thd) { scheduled = thd; }
-
-bool suspended() {
-  StandIn<THD> thd;
-  scheduler_functions functions = {};
-  functions.thd_resume = resumes;
-  thd->scheduler = &functions;
-  thd->async_state.m_state = thd_async_state::enum_async_state::SUSPENDED;
-  thd->async_state.m_pending_ops = 1;
-  scheduled = nullptr;
-  thd_decrement_pending_ops(thd.get());
   return scheduled == thd.get();
 }
 
@@ -250,7 +236,6 @@ constexpr Check kChecks[] = {
     {"THD::killed", killed},
     {"THD::rgi_slave", rgi_slave},
     {"THD::net or THD::scheduler", scheduler},
-    {"THD::async_state or scheduler_functions::thd_resume", suspended},
     {"THD::db, THD::query_string or THD::mdl_context", embedded},
     {"THD::lex", lex},
     {"THD::ha_data or handlerton::slot", ha_data},

@@ -130,13 +130,28 @@ void commit_wait_ends(void* host) { thd_wait_end(static_cast<THD*>(host)); }
   sessions meanwhile. Elsewhere the session's own thread would wait for the count, which costs more
   than to wait for the log.
 
-  Nothing else may follow the commit: statements of a routine, or further ones of the same packet,
-  must not run before the commit is durable. And there must be a connection that waits.
+  Nothing else may follow the commit before the answer, because a crash could lose the commit and
+  keep what follows, such as a change by another engine. Further statements of the packet or of a
+  routine follow, which the status tells, and DDL follows an implicit commit. And there must be a
+  connection that waits.
 */
 bool may_hold_answer(void* host) {
-  const THD* thd = static_cast<THD*>(host);
-  return thd->scheduler->thd_resume && thd->net.vio && !thd->spcont &&
-         !(thd->server_status & SERVER_MORE_RESULTS_EXISTS);
+  THD* thd = static_cast<THD*>(host);
+  if (!thd->scheduler->thd_resume || !thd->net.vio || (thd->server_status & SERVER_MORE_RESULTS_EXISTS)) return false;
+  switch (thd_sql_command(thd)) {
+    case SQLCOM_COMMIT:
+    case SQLCOM_INSERT:
+    case SQLCOM_INSERT_SELECT:
+    case SQLCOM_REPLACE:
+    case SQLCOM_REPLACE_SELECT:
+    case SQLCOM_UPDATE:
+    case SQLCOM_UPDATE_MULTI:
+    case SQLCOM_DELETE:
+    case SQLCOM_DELETE_MULTI:
+      return true;
+    default:
+      return false;
+  }
 }
 
 bool hold_answer(void* host) { return thd_increment_pending_ops(static_cast<THD*>(host)); }
