@@ -8,7 +8,8 @@
 //! |---|---|
 //! | 0 | `error`, `random` |
 //! | 1 | `env`, `store`, `health` |
-//! | 2 | `mem`, `dir`, `retry` |
+//! | 2 | `url`, `mem`, `dir`, `retry` |
+//! | 3 | `s3` |
 
 mod dir;
 mod env;
@@ -17,7 +18,9 @@ mod health;
 pub mod mem;
 mod random;
 mod retry;
+mod s3;
 mod store;
+mod url;
 
 pub use dir::DirStore;
 pub use env::{
@@ -27,7 +30,9 @@ pub use error::{Error, ErrorKind, KINDS, Result};
 pub use health::{HealthState, HealthStats};
 pub use random::SplitMix64;
 pub use retry::{Deadlines, Retrying};
+pub use s3::{Environment, OpenSsl, RANGES_AT_ONCE, S3Store};
 pub use store::{
     ObjectInfo, ObjectStore, PART_BYTES, Page, PartTag, PutNew, UploadId, UploadInfo,
     WHOLE_BYTES_MAX, check_name, for_each_page,
 };
+pub use url::{Bucket, StorageUrl, Style};
