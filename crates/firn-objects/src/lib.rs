@@ -6,28 +6,36 @@
 //!
 //! | layer | modules |
 //! |---|---|
-//! | 0 | `error`, `random` |
+//! | 0 | `error`, `random`, `budget` |
 //! | 1 | `env`, `store`, `health` |
 //! | 2 | `url`, `mem`, `dir`, `retry` |
 //! | 3 | `s3` |
+//! | 4 | `open`, `cache` |
 
+mod budget;
+mod cache;
 mod dir;
 mod env;
 mod error;
 mod health;
 pub mod mem;
+mod open;
 mod random;
 mod retry;
 mod s3;
 mod store;
 mod url;
 
+pub use cache::{
+    CHUNK_BYTES, CacheStats, CachedFile, FileCache, FileTraits, REQUEST_BYTES_MAX, Scan, Verify,
+};
 pub use dir::DirStore;
 pub use env::{
     Clock, Entry, FileInfo, Files, Job, Jobs, LocalFile, Open, SystemClock, SystemFiles, Threads,
 };
 pub use error::{Error, ErrorKind, KINDS, Result};
 pub use health::{HealthState, HealthStats};
+pub use open::open_store;
 pub use random::SplitMix64;
 pub use retry::{Deadlines, Retrying};
 pub use s3::{Environment, OpenSsl, RANGES_AT_ONCE, S3Store};

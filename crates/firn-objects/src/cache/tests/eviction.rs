@@ -1,0 +1,35 @@
+//! A chunk leaves in the middle of a read of it.
+
+use super::*;
+use crate::mem::HookedFiles;
+
+/// The read takes the hole for a miss, not for damage.
+#[test]
+fn a_chunk_that_leaves_during_a_read_is_a_miss() {
+    for comes_back in [false, true] {
+        let bench = Bench::new(1, 4 * MIB);
+        bench.put("a", MIB);
+        let files = Arc::new(HookedFiles::new(bench.files.clone()));
+        let (store, jobs) = (bench.store.clone(), bench.jobs.clone());
+        let cache = FileCache::open(ROOT.into(), 4 * MIB, files.clone(), store, jobs).unwrap();
+        let traits = FileTraits {
+            bytes: MIB,
+            ..FileTraits::default()
+        };
+        let file = cache.file("a", traits).unwrap();
+        read(&file, 0..MIB);
+        let (evicting, again) = (cache.clone(), file.clone());
+        files.before_next_read(move || {
+            evicting.set_bytes_max(0);
+            evicting.set_bytes_max(4 * MIB);
+            if comes_back {
+                read(&again, MIB / 2..MIB);
+            }
+        });
+        // The hook runs while this reads its first block.
+        read(&file, 0..BLOCK);
+        let stats = cache.stats();
+        assert_eq!(stats.damaged, 0, "{stats:?}");
+        assert_eq!(stats.evicted, 4, "{stats:?}");
+    }
+}
