@@ -10,7 +10,7 @@
 //! | 1 | `env`, `store`, `health` |
 //! | 2 | `url`, `mem`, `dir`, `retry` |
 //! | 3 | `s3` |
-//! | 4 | `open`, `cache` |
+//! | 4 | `open`, `cache`, `uploads` |
 
 mod budget;
 mod cache;
@@ -24,6 +24,7 @@ mod random;
 mod retry;
 mod s3;
 mod store;
+mod uploads;
 mod url;
 
 pub use cache::{
@@ -43,4 +44,5 @@ pub use store::{
     ObjectInfo, ObjectStore, PART_BYTES, Page, PartTag, PutNew, UploadId, UploadInfo,
     WHOLE_BYTES_MAX, check_name, for_each_page,
 };
+pub use uploads::{Ended, Outcome, Swept, Ticket, Upload, UploadStats, Uploads};
 pub use url::{Bucket, StorageUrl, Style};
