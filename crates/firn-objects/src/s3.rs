@@ -12,7 +12,8 @@ mod xml;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{
-    ObjectInfo, ObjectStore, Page, PartTag, PutNew, UploadId, UploadInfo, check_len, check_name,
+    ObjectInfo, ObjectStore, PART_BYTES, Page, PartTag, PutNew, UploadId, UploadInfo, check_len,
+    check_name,
 };
 use crate::url::{Bucket, Style, parse_endpoint};
 use answer::{ClassifyingConnector, is_taken, to_error};
@@ -40,10 +41,12 @@ pub use crypto::OpenSsl;
 pub const RANGES_AT_ONCE: usize = 4;
 /// How long a connection may take.
 const CONNECT: Duration = Duration::from_secs(3);
-/// How long a store may be silent in the middle of an answer.
+/// How long a store may be silent before and in an answer to a request without a body.
 const SILENCE: Duration = Duration::from_secs(10);
-/// A request may take this long, and a microsecond more for each byte.
+/// A request may take this long, and `BYTE_US` more for each byte.
 const REQUEST: Duration = Duration::from_secs(15);
+/// The time of a byte, microseconds: several large requests share a slow link, and all succeed.
+const BYTE_US: u64 = 4;
 /// How long unused connections are kept: not as long as stores do, which is about 20 s.
 const IDLE: Duration = Duration::from_secs(15);
 
@@ -84,7 +87,6 @@ impl S3Store {
         let options = ClientOptions::new()
             .with_allow_http(is_plain)
             .with_connect_timeout(CONNECT)
-            .with_read_timeout(SILENCE)
             .with_timeout_disabled()
             .with_pool_idle_timeout(IDLE)
             .with_http1_only();
@@ -146,7 +148,7 @@ impl S3Store {
     }
 
     fn answer<T>(&self, name: &str, bytes: u64, request: impl Future<Output = T>) -> Result<T> {
-        let limit = REQUEST + Duration::from_micros(bytes);
+        let limit = REQUEST + Duration::from_micros(bytes.saturating_mul(BYTE_US));
         let runtime = self.runtime.as_ref().expect("runs until it is dropped");
         let answered = runtime.block_on(async { tokio::time::timeout(limit, request).await });
         answered.map_err(|_| {
@@ -288,8 +290,8 @@ impl ObjectStore for S3Store {
             content_id: tag.0.clone(),
         });
         let complete = self.store.complete_multipart(&path, &id.0, parts.collect());
-        // The store may copy all parts before it answers.
-        self.run(name, u64::from(u32::MAX) / 64, complete)?;
+        // The store may copy all parts before it answers: that takes as long as to send one.
+        self.run(name, PART_BYTES, complete)?;
         Ok(())
     }
 

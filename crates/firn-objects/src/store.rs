@@ -209,13 +209,16 @@ pub fn check_name(name: &str) -> Result<()> {
 
 /// Checks that a store has sent all bytes of a range.
 pub(crate) fn check_len(name: &str, range: &Range<u64>, bytes: Bytes) -> Result<Bytes> {
-    if bytes.len() as u64 == range.end - range.start {
+    let Some(len) = range.end.checked_sub(range.start) else {
+        let text = format!("{name}: the range {range:?} ends before it begins");
+        return Err(Error::new(ErrorKind::Invalid, text));
+    };
+    if bytes.len() as u64 == len {
         return Ok(bytes);
     }
     let text = format!(
-        "{name}: the store sent {} bytes of the {} at {}",
+        "{name}: the store sent {} bytes of the {len} at {}",
         bytes.len(),
-        range.end - range.start,
         range.start
     );
     Err(Error::new(ErrorKind::Damaged, text))

@@ -4,10 +4,10 @@
 //! no success into a [`FailedAnswer`], which [`to_error`] finds again among the sources of its
 //! error.
 
-use super::xml;
+use super::{SILENCE, xml};
 use crate::error::{Error, ErrorKind};
 use async_trait::async_trait;
-use http::StatusCode;
+use http::{Method, StatusCode};
 use object_store::client::{
     ClientOptions, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
     HttpService, ReqwestConnector,
@@ -47,6 +47,7 @@ impl FailedAnswer {
     fn kind(&self) -> ErrorKind {
         match self.code.as_str() {
             "NoSuchBucket" | "PermanentRedirect" => return ErrorKind::Invalid,
+            "NoSuchUpload" => return ErrorKind::Absent,
             "BadDigest"
             | "InvalidDigest"
             | "XAmzContentSHA256Mismatch"
@@ -69,6 +70,8 @@ impl FailedAnswer {
             // The object ends before the range.
             StatusCode::RANGE_NOT_SATISFIABLE => ErrorKind::Damaged,
             status if status.is_server_error() => ErrorKind::Unreachable,
+            // An answer that began as a success and became a failure.
+            status if status.is_success() => ErrorKind::Unreachable,
             _ => ErrorKind::Invalid,
         }
     }
@@ -78,28 +81,56 @@ impl FailedAnswer {
 #[derive(Debug)]
 pub struct ClassifyingConnector;
 
+/// The timer of reqwest's read time-out runs while the request is sent, too. So a request with a
+/// long body needs a client without it.
 #[derive(Debug)]
-struct ClassifyingService(HttpClient);
+struct ClassifyingService {
+    asking: HttpClient,
+    sending: HttpClient,
+}
 
 impl HttpConnector for ClassifyingConnector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        let client = ReqwestConnector::default().connect(options)?;
-        Ok(HttpClient::new(ClassifyingService(client)))
+        let connector = ReqwestConnector::default();
+        let silence = options.clone().with_read_timeout(SILENCE);
+        Ok(HttpClient::new(ClassifyingService {
+            asking: connector.connect(&silence)?,
+            sending: connector.connect(options)?,
+        }))
     }
 }
 
 #[async_trait]
 impl HttpService for ClassifyingService {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let answer = self.0.execute(request).await?;
+        let is_post = request.method() == Method::POST;
+        let answer = if is_post || request.method() == Method::PUT {
+            self.sending.execute(request).await?
+        } else {
+            self.asking.execute(request).await?
+        };
         let status = answer.status();
-        if status.is_success() {
+        if status.is_success() && !is_post {
             return Ok(answer);
         }
-        let body = text_of(answer).await.unwrap_or_default();
-        let failed = FailedAnswer::new(status, &body);
-        Err(HttpError::new(HttpErrorKind::Unknown, failed))
+        let (head, body) = answer.into_parts();
+        let body = body.bytes().await;
+        if status.is_success() {
+            // A completion takes long: S3 sends 200 at once, and perhaps an error later.
+            let body = body?;
+            let text = String::from_utf8_lossy(&body);
+            if xml::elements(&text, "Error").next().is_none() {
+                return Ok(HttpResponse::from_parts(head, body.into()));
+            }
+            return Err(failed(status, &text));
+        }
+        let body = body.unwrap_or_default();
+        Err(failed(status, &String::from_utf8_lossy(&body)))
     }
+}
+
+fn failed(status: StatusCode, body: &str) -> HttpError {
+    HttpError::new(HttpErrorKind::Unknown, FailedAnswer::new(status, body))
 }
 
 /// The body of an answer.

@@ -160,6 +160,47 @@ fn requests_are_made_once_and_as_they_should_be() {
     );
 }
 
+/// A slow link takes this long to send it; the test lets the store wait instead.
+#[test]
+fn a_large_object_may_take_longer_than_the_store_may_be_silent() {
+    let stub = Stub::start();
+    let store = store(&stub);
+    let pause = SILENCE + Duration::from_secs(1);
+    stub.answer_late(pause, "200 OK\r\netag: \"e\"", "");
+    store.put("a", vec![0; 8 << 20].into()).unwrap();
+}
+
+#[test]
+fn four_uploads_share_a_slow_link() {
+    let whole = crate::store::WHOLE_BYTES_MAX;
+    let limit = REQUEST + Duration::from_micros(whole * BYTE_US);
+    // 10 Mbit/s.
+    assert!(4 * whole < 1_250_000 * limit.as_secs());
+}
+
+/// S3 sends the head of the answer to a completion before it knows how it ends.
+#[test]
+fn a_completion_that_fails_after_its_head_has_failed() {
+    let stub = Stub::start();
+    let store = store(&stub);
+    for (code, kind) in [
+        ("SlowDown", ErrorKind::Throttled),
+        ("InternalError", ErrorKind::Unreachable),
+        ("NoSuchUpload", ErrorKind::Absent),
+    ] {
+        let body = format!(
+            "<?xml version=\"1.0\"?>\n<Error><Code>{code}</Code><Message>later</Message>\
+             <AWSAccessKeyId>AKIDEXAMPLE</AWSAccessKeyId></Error>"
+        );
+        stub.answer("200 OK", &body);
+        let parts = [PartTag("1".to_owned())];
+        let id = UploadId("1".to_owned());
+        let error = store.complete_upload("a", &id, &parts).unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(!error.to_string().contains("AKID"), "{error}");
+    }
+}
+
 #[test]
 fn a_store_that_is_not_there_is_unreachable() {
     let stub = Stub::start();

@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Serves until it is dropped.
 pub struct Stub {
@@ -16,7 +17,7 @@ pub struct Stub {
 
 #[derive(Default)]
 struct Shared {
-    answers: Mutex<VecDeque<String>>,
+    answers: Mutex<VecDeque<(Duration, String)>>,
     requests: Mutex<Vec<String>>,
     ends: Mutex<bool>,
 }
@@ -48,6 +49,11 @@ impl Stub {
 
     /// The next request gets this answer, or the one after those told before.
     pub fn answer(&self, status: &str, body: &str) {
+        self.answer_late(Duration::ZERO, status, body);
+    }
+
+    /// The same, with a pause before the answer.
+    pub fn answer_late(&self, pause: Duration, status: &str, body: &str) {
         let has_body = !status.starts_with("304") && !status.starts_with("204");
         let length = if has_body {
             format!("content-length: {}\r\n", body.len())
@@ -56,7 +62,7 @@ impl Stub {
         };
         let date = "last-modified: Tue, 14 Nov 2023 22:13:20 GMT\r\n";
         let answer = format!("HTTP/1.1 {status}\r\n{length}{date}connection: close\r\n\r\n{body}");
-        self.shared.answers.lock().push_back(answer);
+        self.shared.answers.lock().push_back((pause, answer));
     }
 
     /// The requests so far, with headers in small letters.
@@ -99,7 +105,9 @@ impl Shared {
         }
         self.requests.lock().push(text);
         let answer = self.answers.lock().pop_front();
-        let answer = answer.unwrap_or_else(|| "HTTP/1.1 500 no answer\r\n\r\n".to_owned());
+        let no_answer = || (Duration::ZERO, "HTTP/1.1 500 no answer\r\n\r\n".to_owned());
+        let (pause, answer) = answer.unwrap_or_else(no_answer);
+        std::thread::sleep(pause);
         stream.write_all(answer.as_bytes()).unwrap();
     }
 }

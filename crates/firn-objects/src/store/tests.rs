@@ -40,3 +40,10 @@ fn a_list_that_does_not_go_on_is_an_error() {
     let error = for_each_page(page, |_: i32| {}).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unreachable);
 }
+
+#[test]
+fn a_range_that_ends_before_it_begins_is_refused() {
+    let range = Range { start: 5, end: 4 };
+    let error = check_len("a", &range, Bytes::new()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+}
