@@ -3,7 +3,7 @@
 use super::*;
 use crate::mem::HookedFiles;
 
-/// The read takes the hole for a miss, not for damage.
+/// The read takes the hole for a miss: nobody is asked to judge it.
 #[test]
 fn a_chunk_that_leaves_during_a_read_is_a_miss() {
     for comes_back in [false, true] {
@@ -27,7 +27,11 @@ fn a_chunk_that_leaves_during_a_read_is_a_miss() {
             }
         });
         // The hook runs while this reads its first block.
-        read(&file, 0..BLOCK);
+        let verify = |bytes: &[u8]| {
+            assert!(blocks_are_good("a", 0, bytes), "a hole is no answer");
+            true
+        };
+        file.read(0..BLOCK, &verify).unwrap();
         let stats = cache.stats();
         assert_eq!(stats.damaged, 0, "{stats:?}");
         assert_eq!(stats.evicted, 4, "{stats:?}");
