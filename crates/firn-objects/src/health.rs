@@ -145,18 +145,21 @@ impl HealthFigures {
     /// Requests that were under way when another one was given up count with that one: a hiccup of
     /// the network is one, however many requests it hits.
     fn note_silent(&mut self, sent_us: u64, now_us: u64) {
+        if self.silent > 0 && sent_us < self.silent_at_us {
+            return;
+        }
+        self.silent_at_us = now_us;
         if self.is_open {
             self.pause_us = (self.pause_us * 2).min(PAUSE_US_MAX);
             self.probe_at_us = now_us + self.pause_us;
-        } else if self.silent == 0 || sent_us >= self.silent_at_us {
-            self.silent += 1;
-            self.silent_at_us = now_us;
-            if self.silent >= SILENT_MAX {
-                self.is_open = true;
-                self.opened += 1;
-                self.pause_us = PAUSE_US_MIN;
-                self.probe_at_us = now_us + self.pause_us;
-            }
+            return;
+        }
+        self.silent += 1;
+        if self.silent >= SILENT_MAX {
+            self.is_open = true;
+            self.opened += 1;
+            self.pause_us = PAUSE_US_MIN;
+            self.probe_at_us = now_us + self.pause_us;
         }
     }
 

@@ -56,6 +56,16 @@ fn requests_that_were_under_way_together_count_once() {
     assert_ne!(health.state(5 * SECOND), HealthState::Down);
 }
 
+/// Eight requests are under way when the breaker opens, and end one after the other.
+#[test]
+fn requests_that_were_sent_before_it_opened_are_no_probes() {
+    let health = opened();
+    for later in 1..=8 {
+        health.note(1, 1 + later, 0, Err(&silence()));
+    }
+    assert_eq!(health.admit(10), Admission::Wait(SECOND + 2));
+}
+
 #[test]
 fn answers_of_any_kind_show_that_the_store_lives() {
     for kind in [
