@@ -102,12 +102,13 @@ impl DirStore {
         let target = self.path(name)?;
         let (temporary, _) = self.temporary(name);
         let written = self.write_synced(&temporary, bytes);
+        let written = written.map_err(|error| not_put(&error, name));
         let placed = written.and_then(|()| self.placed(name, &temporary, &target, place));
         if placed.is_err() {
             // A rename has moved it, a link has not.
             let _ = self.files.remove(&temporary);
         }
-        placed.map_err(|error| Error::from_io(&error, name))
+        placed
     }
 
     fn write_synced(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -128,19 +129,25 @@ impl DirStore {
         from: &Path,
         to: &Path,
         place: impl Fn(&Path, &Path) -> io::Result<()>,
-    ) -> io::Result<()> {
-        self.ensure_directory(name)?;
-        match place(from, to) {
-            // Somebody has removed the directory since.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                self.durable.lock().clear();
-                self.ensure_directory(name)?;
-                place(from, to)?;
-            }
-            result => result?,
-        }
+    ) -> Result<()> {
+        let moved = self
+            .ensure_directory(name)
+            .and_then(|()| match place(from, to) {
+                // Somebody has removed the directory since.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    self.durable.lock().clear();
+                    self.ensure_directory(name)?;
+                    place(from, to)
+                }
+                result => result,
+            });
+        moved.map_err(|error| not_put(&error, name))?;
         let directory = to.parent().unwrap_or(&self.root);
-        self.files.sync_directory(directory)
+        self.files.sync_directory(directory).map_err(|error| {
+            // The object is there for all to see, whatever the error says.
+            let text = format!("{name}: its directory is not synced: {error}");
+            Error::new(ErrorKind::Unreachable, text)
+        })
     }
 
     fn open_object(&self, name: &str) -> Result<Arc<dyn LocalFile>> {
@@ -275,10 +282,9 @@ impl ObjectStore for DirStore {
         let target = self.path(name)?;
         let directory = self.upload_path(name, id);
         let whole = self.join_parts(&directory, parts)?;
-        let placed = self.placed(name, &whole, &target, |from, to| {
+        self.placed(name, &whole, &target, |from, to| {
             self.files.rename(from, to)
-        });
-        placed.map_err(|error| Error::from_io(&error, name))?;
+        })?;
         // What stays behind is swept.
         let _ = self.abort_upload(name, id);
         Ok(())
@@ -329,6 +335,16 @@ impl ObjectStore for DirStore {
             }
         }
         Ok(Page { items, next: None })
+    }
+}
+
+/// Why an object could not be put. That there is no directory does not mean that there is no object:
+/// the file server may be away.
+fn not_put(error: &io::Error, name: &str) -> Error {
+    let error = Error::from_io(error, name);
+    match error.kind() {
+        ErrorKind::Absent => Error::new(ErrorKind::Unreachable, error.to_string()),
+        _ => error,
     }
 }
 

@@ -156,10 +156,18 @@ impl ObjectStore for Retrying {
             may_be_ours |= matches!(&created, Err(e) if e.kind() == ErrorKind::Unreachable);
             created
         })?;
-        if created == PutNew::Exists && may_be_ours && self.get(name)? == bytes {
-            return Ok(PutNew::Created);
+        if created == PutNew::Created || !may_be_ours {
+            return Ok(created);
         }
-        Ok(created)
+        match self.get(name) {
+            Ok(found) if found == bytes => Ok(PutNew::Created),
+            Ok(_) => Ok(PutNew::Exists),
+            Err(error) if error.kind() == ErrorKind::Absent => {
+                let text = format!("{name} was there and is gone: nobody knows who made it");
+                Err(Error::new(ErrorKind::Unreachable, text))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     fn get(&self, name: &str) -> Result<Bytes> {
@@ -172,7 +180,10 @@ impl ObjectStore for Retrying {
     }
 
     fn get_ranges(&self, name: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        let len = ranges.iter().map(|range| range.end - range.start).sum();
+        let lens = ranges
+            .iter()
+            .map(|range| range.end.saturating_sub(range.start));
+        let len = lens.sum();
         self.read(len, || self.store.get_ranges(name, ranges))
     }
 

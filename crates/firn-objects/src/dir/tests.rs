@@ -1,7 +1,8 @@
 use super::*;
 use crate::env::{SystemClock, SystemFiles};
-use crate::mem::{MemFiles, VirtualClock};
+use crate::mem::{HookedFiles, MemFiles, VirtualClock};
 use crate::random::SplitMix64;
+use crate::retry::{Deadlines, Retrying};
 use crate::store::for_each_page;
 use std::collections::BTreeMap;
 use std::sync::Barrier;
@@ -100,6 +101,59 @@ fn pages_list_names_in_order() {
         for_each_page(page, |object: ObjectInfo| listed.push(object.name)).unwrap();
         let expected = names.iter().filter(|name| name.starts_with(prefix));
         assert!(expected.eq(&listed), "{prefix:?}");
+    }
+}
+
+#[test]
+fn what_has_no_name_of_an_object_is_not_listed() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = on_disk(directory.path());
+    store.put("sst/1", Bytes::new()).unwrap();
+    std::fs::create_dir(directory.path().join("lost+found")).unwrap();
+    for name in ["lost+found/x", "sst/two words", "sst/.hidden"] {
+        std::fs::write(directory.path().join(name), "x").unwrap();
+    }
+    assert_eq!(contents(&store).into_keys().collect::<Vec<_>>(), ["sst/1"]);
+}
+
+/// The object has its name already, so "no effect" would be a lie; and the next try finds itself.
+#[test]
+fn a_directory_that_is_not_synced_leaves_open_whether_the_object_is_there() {
+    for kind in [io::ErrorKind::StorageFull, io::ErrorKind::NotFound] {
+        let (files, clock) = (MemFiles::new(1, &[ROOT]), Arc::new(VirtualClock::new(1)));
+        let files = Arc::new(HookedFiles::new(Arc::new(files)));
+        let store = DirStore::open(ROOT.into(), files.clone(), clock.clone()).unwrap();
+        store.put("log/0", Bytes::new()).unwrap();
+        files.fail_next_directory_sync(kind);
+        let error = store.put_new("log/1", Bytes::new()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unreachable);
+        let retrying = Retrying::new(Arc::new(store), clock, Deadlines::default());
+        files.fail_next_directory_sync(kind);
+        let told = retrying.put_new("log/2", Bytes::from_static(b"mine"));
+        assert_eq!(told.unwrap(), PutNew::Created);
+    }
+}
+
+#[test]
+fn a_put_without_the_directory_of_the_store_may_succeed_later() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = on_disk(directory.path());
+    std::fs::remove_dir(directory.path()).unwrap();
+    let error = store.put("a", Bytes::new()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+    std::fs::create_dir(directory.path()).unwrap();
+    store.put("a", Bytes::new()).unwrap();
+}
+
+#[test]
+fn files_are_not_for_everybody() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let store = on_disk(directory.path());
+    store.put("a/b", Bytes::new()).unwrap();
+    for name in ["a", "a/b", UPLOADS] {
+        let info = std::fs::metadata(directory.path().join(name)).unwrap();
+        assert_eq!(info.permissions().mode() & 0o007, 0, "{name}");
     }
 }
 

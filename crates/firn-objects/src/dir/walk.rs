@@ -2,7 +2,7 @@
 
 use crate::env::Files;
 use crate::error::{Error, Result};
-use crate::store::{ObjectInfo, Page};
+use crate::store::{ObjectInfo, Page, check_name};
 use std::io;
 use std::path::Path;
 
@@ -37,10 +37,14 @@ impl Walk<'_> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             entries => entries.map_err(|error| Error::from_io(&error, base))?,
         };
-        // A directory comes where the names in it do: `a-` before `a/`.
+        // A directory comes where the names in it do: `a-` before `a/`. What has no name of an object
+        // belongs to somebody else, such as `lost+found`.
         let slash = |directory: bool| if directory { "/" } else { "" };
-        let names = entries.iter().filter(|entry| !entry.name.starts_with('.'));
-        let names = names.map(|entry| format!("{base}{}{}", entry.name, slash(entry.is_directory)));
+        let names = entries.iter().filter_map(|entry| {
+            let name = format!("{base}{}", entry.name);
+            check_name(&name).ok()?;
+            Some(name + slash(entry.is_directory))
+        });
         let mut names: Vec<String> = names.collect();
         names.sort_unstable();
         for name in names {

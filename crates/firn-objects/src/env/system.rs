@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
@@ -60,6 +60,11 @@ impl Clock for SystemClock {
     }
 }
 
+/// Data of the database is not for everybody, as in the server's own directory.
+const FILE_MODE: u32 = 0o660;
+/// See [`FILE_MODE`].
+const DIRECTORY_MODE: u32 = 0o770;
+
 /// Files of the operating system.
 pub struct SystemFiles;
 
@@ -71,6 +76,7 @@ impl Files for SystemFiles {
             .create(how == Open::Create)
             .create_new(how == Open::New)
             .truncate(false)
+            .mode(FILE_MODE)
             .open(path)?;
         Ok(Arc::new(SystemFile(file)))
     }
@@ -100,7 +106,7 @@ impl Files for SystemFiles {
     }
 
     fn create_directory(&self, path: &Path) -> io::Result<()> {
-        match fs::create_dir(path) {
+        match fs::DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
             result => result,
         }

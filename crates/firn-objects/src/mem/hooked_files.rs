@@ -1,4 +1,4 @@
-//! Files that do something in the middle of somebody else's work.
+//! Files that do something in the middle of somebody else's work, or fail.
 
 use crate::env::{Entry, FileInfo, Files, LocalFile, Open};
 use parking_lot::Mutex;
@@ -7,12 +7,17 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-type Hook = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
-
-/// Files with a hook before the next read.
+/// Files with a hook before the next read, and with failures.
 pub struct HookedFiles {
     files: Arc<dyn Files>,
-    before_read: Hook,
+    hooks: Arc<Hooks>,
+}
+
+#[derive(Default)]
+struct Hooks {
+    before_read: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    directory_sync: Mutex<Option<io::ErrorKind>>,
+    punch: Mutex<Option<io::ErrorKind>>,
 }
 
 impl HookedFiles {
@@ -20,26 +25,36 @@ impl HookedFiles {
     pub fn new(files: Arc<dyn Files>) -> Self {
         Self {
             files,
-            before_read: Hook::default(),
+            hooks: Arc::default(),
         }
     }
 
     /// Has `hook` run before the next read of a file, once.
     pub fn before_next_read(&self, hook: impl FnOnce() + Send + 'static) {
-        *self.before_read.lock() = Some(Box::new(hook));
+        *self.hooks.before_read.lock() = Some(Box::new(hook));
+    }
+
+    /// The next directory is not synced.
+    pub fn fail_next_directory_sync(&self, kind: io::ErrorKind) {
+        *self.hooks.directory_sync.lock() = Some(kind);
+    }
+
+    /// No hole is punched, until this is called with none.
+    pub fn fail_punches(&self, kind: Option<io::ErrorKind>) {
+        *self.hooks.punch.lock() = kind;
     }
 }
 
 struct HookedFile {
     file: Arc<dyn LocalFile>,
-    before_read: Hook,
+    hooks: Arc<Hooks>,
 }
 
 impl Files for HookedFiles {
     fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn LocalFile>> {
         Ok(Arc::new(HookedFile {
             file: self.files.open(path, how)?,
-            before_read: self.before_read.clone(),
+            hooks: self.hooks.clone(),
         }))
     }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -58,7 +73,10 @@ impl Files for HookedFiles {
         self.files.create_directory(path)
     }
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
-        self.files.sync_directory(path)
+        match self.hooks.directory_sync.lock().take() {
+            Some(kind) => Err(kind.into()),
+            None => self.files.sync_directory(path),
+        }
     }
     fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
         self.files.list(path)
@@ -70,7 +88,7 @@ impl Files for HookedFiles {
 
 impl LocalFile for HookedFile {
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
-        let hook = self.before_read.lock().take();
+        let hook = self.hooks.before_read.lock().take();
         if let Some(hook) = hook {
             hook();
         }
@@ -89,7 +107,10 @@ impl LocalFile for HookedFile {
         self.file.set_len(bytes)
     }
     fn punch_hole(&self, range: Range<u64>) -> io::Result<()> {
-        self.file.punch_hole(range)
+        match *self.hooks.punch.lock() {
+            Some(kind) => Err(kind.into()),
+            None => self.file.punch_hole(range),
+        }
     }
     fn data_ranges(&self) -> io::Result<Vec<Range<u64>>> {
         self.file.data_ranges()

@@ -168,3 +168,30 @@ fn a_create_tells_the_truth_when_answers_are_lost() {
     }
     assert!(lost > 500, "{lost}");
 }
+
+/// Somebody's object is in the way of a create, and leaves before it is compared.
+#[test]
+fn a_create_is_never_absent() {
+    let mut failed = 0;
+    for seed in 0..300 {
+        let Bench { objects, store, .. } = bench(seed);
+        objects.put("a", Bytes::from_static(b"theirs")).unwrap();
+        objects.set_faults(Faults {
+            late: 1000,
+            late_us: 2 * SECOND,
+            ..Faults::default()
+        });
+        objects.delete("a").unwrap_err();
+        objects.set_faults(Faults {
+            lost: 500,
+            latency_us: SECOND / 2,
+            timeout_us: SECOND / 4,
+            ..Faults::default()
+        });
+        if let Err(error) = store.put_new("a", Bytes::from_static(b"mine")) {
+            assert_eq!(error.kind(), ErrorKind::Unreachable, "seed {seed}: {error}");
+            failed += 1;
+        }
+    }
+    assert!(failed > 0);
+}
