@@ -338,8 +338,8 @@ impl ObjectStore for DirStore {
     }
 }
 
-/// Why an object could not be put. That there is no directory does not mean that there is no object:
-/// the file server may be away.
+/// Why an object could not be put. That there is no directory does not mean that there is no
+/// object: the file server may be away.
 fn not_put(error: &io::Error, name: &str) -> Error {
     let error = Error::from_io(error, name);
     match error.kind() {

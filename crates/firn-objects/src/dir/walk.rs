@@ -37,8 +37,8 @@ impl Walk<'_> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             entries => entries.map_err(|error| Error::from_io(&error, base))?,
         };
-        // A directory comes where the names in it do: `a-` before `a/`. What has no name of an object
-        // belongs to somebody else, such as `lost+found`.
+        // A directory comes where the names in it do: `a-` before `a/`. What has no name of an
+        // object belongs to somebody else, such as `lost+found`.
         let slash = |directory: bool| if directory { "/" } else { "" };
         let names = entries.iter().filter_map(|entry| {
             let name = format!("{base}{}", entry.name);
