@@ -35,6 +35,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 pub use file::CachedFile;
 pub use read::Verify;
@@ -48,6 +49,11 @@ pub const REQUEST_BYTES_MAX: u64 = 8 << 20;
 const SUFFIX: &str = ".chunks";
 /// Bytes that are on their way from the store at once.
 const IN_FLIGHT_BYTES_MAX: u64 = 64 << 20;
+/// How long a read waits for others before it may ask the store.
+const IN_FLIGHT_PATIENCE: Duration = Duration::from_secs(30);
+/// Ranges that are announced and not read yet. More are not read ahead: a store that is down would
+/// let them pile up.
+const ANNOUNCED_MAX: usize = 256;
 
 /// What the cache is told about an object.
 #[derive(Clone, Copy, Debug, Default)]
@@ -101,6 +107,8 @@ struct Shared {
     limit: Mutex<Limit>,
     flights: Flights,
     in_flight: Budget,
+    /// Jobs of announced ranges hold it, too.
+    announced: Arc<()>,
     handles: Handles,
     counters: Counters,
 }
@@ -143,6 +151,7 @@ impl FileCache {
             limit: Mutex::new(Limit::new(bytes_max)),
             flights: Flights::default(),
             in_flight: Budget::new(IN_FLIGHT_BYTES_MAX),
+            announced: Arc::default(),
             handles: Handles::default(),
             counters: Counters::default(),
         }));
@@ -177,8 +186,9 @@ impl FileCache {
 
     /// The object `name` is deleted: its chunks go.
     pub fn forget(&self, name: &str) {
-        let removed = self.0.by_name.lock().remove(name);
-        if let Some(file) = removed {
+        // A new file of the name waits: its local file has the same path.
+        let mut by_name = self.0.by_name.lock();
+        if let Some(file) = by_name.remove(name) {
             self.0.remove(&file);
         }
     }

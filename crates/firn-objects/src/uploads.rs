@@ -21,6 +21,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use send::UploadJob;
 pub use sweep::Swept;
 
 /// Bytes of files in memory.
@@ -31,7 +32,8 @@ const REQUEST_US: u64 = 20_000_000;
 /// A file to be uploaded.
 #[derive(Clone, Debug)]
 pub struct Upload {
-    /// The name of the object.
+    /// The name of the object. It never stands for other bytes, not even after an abort or a
+    /// restart: a request for it may be executed late.
     pub name: String,
     /// The local file, which does not change.
     pub path: PathBuf,
@@ -151,9 +153,8 @@ impl Uploads {
             while state.guarded.contains(&upload.name) {
                 self.0.changed.wait(&mut state);
             }
-            let now_s = self.0.clock.unix_s();
-            state.swept.retain(|_, until_s| now_s < *until_s);
-            if state.swept.contains_key(&upload.name) {
+            let until_s = state.swept.get(&upload.name).copied().unwrap_or(0);
+            if self.0.clock.unix_s() < until_s {
                 let text = format!("{} was swept; its deletion may come again", upload.name);
                 return Err(Error::new(ErrorKind::Throttled, text));
             }
@@ -168,8 +169,8 @@ impl Uploads {
             state.pending.insert(ticket, upload);
             ticket
         };
-        let shared = self.0.clone();
-        self.0.jobs.submit(Box::new(move || shared.run(ticket)));
+        let job = UploadJob::new(self.0.clone(), ticket);
+        self.0.jobs.submit(Box::new(move || job.run()));
         Ok(ticket)
     }
 
@@ -204,7 +205,8 @@ impl Uploads {
         self.0.state.lock().stats.clone()
     }
 
-    /// Aborts all uploads. Their requests end within 20 s.
+    /// Aborts all uploads. Those under way end with their requests, which are not tried again after
+    /// 20 s.
     pub fn close(&self) {
         self.0.state.lock().closes = true;
         self.0.changed.notify_all();

@@ -51,7 +51,8 @@ impl Shared {
         }
         let (fits, evicted) = self.limit.lock().reserve(file, chunk);
         self.punch(evicted);
-        if !fits {
+        // The disk may not have given back the room that it was to have.
+        if !fits || self.limit.lock().cancel_if_over(file, chunk) {
             file.set_absent(chunk);
             return;
         }
@@ -99,14 +100,17 @@ impl Shared {
         }
     }
 
-    /// Gives the room of chunks back. Until that is done nobody writes them.
+    /// Gives the room of chunks back. Until that is done nobody writes them, and they are counted.
     pub(super) fn punch(&self, evicted: Vec<Evicted>) {
-        for (file, chunk) in evicted {
+        let stuck = self.limit.lock().take_stuck();
+        for (file, chunk) in evicted.into_iter().chain(stuck) {
             let opened = self.handles.get(&*self.files, &file, false);
-            // If it fails, the room is given back at the next start at the latest; the bytes are
-            // overwritten if the chunk comes again.
-            let _ = opened.and_then(|local| local.punch_hole(file.range_of(chunk)));
-            file.set_absent(chunk);
+            match opened.and_then(|local| local.punch_hole(file.range_of(chunk))) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    self.limit.lock().add_stuck((file, chunk));
+                }
+                _ => file.set_absent(chunk),
+            }
         }
     }
 }

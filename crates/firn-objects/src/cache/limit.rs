@@ -2,13 +2,16 @@
 
 use super::chunk::{ChunkFile, Seen};
 use super::s3_fifo::{Fate, Key, S3Fifo};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 /// Of the limit, pinned tails take at most one in this many.
 const PINNED_SHARE: u64 = 2;
 /// Entries of queues that are gone are dropped when they are more than half of these.
 const GONE_MIN: usize = 1024;
+
+/// Of the chunks whose holes could not be punched, so many are tried again at once.
+const STUCK_TRIES: usize = 8;
 
 /// A chunk that is there, as its queue entry names it.
 type Tag = Seen;
@@ -26,6 +29,8 @@ pub struct Limit {
     queues: [S3Fifo<Tag>; 2],
     gone: usize,
     files: HashMap<u64, Arc<ChunkFile>>,
+    /// Chunks that have left, but whose holes could not be punched. They take their room.
+    stuck: VecDeque<Evicted>,
 }
 
 impl Limit {
@@ -38,6 +43,7 @@ impl Limit {
             queues: [S3Fifo::default(), S3Fifo::default()],
             gone: 0,
             files: HashMap::new(),
+            stuck: VecDeque::new(),
         }
     }
 
@@ -105,6 +111,15 @@ impl Limit {
         self.bytes -= file.len_of(chunk);
     }
 
+    /// Gives back the room of a chunk that was to be written, if there is too much.
+    pub fn cancel_if_over(&mut self, file: &ChunkFile, chunk: u32) -> bool {
+        let is_over = self.bytes > self.bytes_max;
+        if is_over {
+            self.give_back(file, chunk);
+        }
+        is_over
+    }
+
     /// Takes a chunk out, unless it has come anew since the caller saw it. If this returns true,
     /// its hole is to be punched.
     pub fn take_out(&mut self, file: &ChunkFile, chunk: u32, seen: Seen) -> bool {
@@ -114,6 +129,22 @@ impl Limit {
         self.drop_chunk(file, chunk);
         self.note_gone(1);
         true
+    }
+
+    /// The hole of a chunk could not be punched.
+    pub fn add_stuck(&mut self, (file, chunk): Evicted) {
+        self.bytes += file.len_of(chunk);
+        self.stuck.push_back((file, chunk));
+    }
+
+    /// Some chunks whose holes are to be tried again.
+    pub fn take_stuck(&mut self) -> Vec<Evicted> {
+        let count = self.stuck.len().min(STUCK_TRIES);
+        let tried: Vec<Evicted> = self.stuck.drain(..count).collect();
+        for (file, chunk) in &tried {
+            self.bytes -= file.len_of(*chunk);
+        }
+        tried
     }
 
     /// All chunks of the file go, and none comes any more.

@@ -3,7 +3,8 @@
 use super::chunk::{ChunkFile, Seen};
 use super::fetch::Claimed;
 use super::flights::{Claim, Flight};
-use super::{CHUNK_BYTES, REQUEST_BYTES_MAX, Shared, add};
+use super::{CHUNK_BYTES, IN_FLIGHT_PATIENCE, REQUEST_BYTES_MAX, Shared, add};
+use crate::budget::Taken;
 use crate::error::{Error, ErrorKind, Result};
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,6 +15,9 @@ pub type Verify<'a> = &'a dyn Fn(&[u8]) -> bool;
 /// How often bytes are read that fail the caller's check. The first time they may come from the
 /// local file, and be damaged there.
 const TRIES: u32 = 4;
+
+/// Chunks of the largest request.
+pub(super) const REQUEST_CHUNKS_MAX: usize = (REQUEST_BYTES_MAX / CHUNK_BYTES) as usize;
 
 /// Whether a read says something about the next ones.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -98,7 +102,7 @@ impl Shared {
             let mut at = range.start;
             while at < range.end {
                 let piece = at..range.end.min(at + REQUEST_BYTES_MAX);
-                let _room = self.in_flight.take(piece.end - piece.start);
+                let _room = self.room_in_flight(file, piece.end - piece.start)?;
                 bytes.extend_from_slice(&self.get(file, &piece)?);
                 at = piece.end;
             }
@@ -151,8 +155,18 @@ impl Shared {
         missing
     }
 
-    /// Reads missing chunks from the store, or waits for those that somebody else reads. Returns
-    /// those that have come meanwhile, or that somebody else has given up.
+    fn room_in_flight(&self, file: &ChunkFile, bytes: u64) -> Result<Taken<'_>> {
+        self.in_flight
+            .take(bytes, IN_FLIGHT_PATIENCE)
+            .ok_or_else(|| {
+                let text = format!("{}: too many reads of the store are waiting", file.name());
+                Error::new(ErrorKind::Unreachable, text)
+            })
+    }
+
+    /// Reads missing chunks from the store, as many as one request may have, or waits for those
+    /// that somebody else reads. Returns the others, those that have come meanwhile, and those that
+    /// somebody else has given up.
     fn fly(
         &self,
         reading: &mut Reading<'_>,
@@ -162,8 +176,10 @@ impl Shared {
         let file = reading.file;
         let mut runs: Vec<Vec<Claimed<'_>>> = Vec::new();
         let mut theirs: Vec<(u32, Arc<Flight>)> = Vec::new();
-        let mut again = Vec::new();
-        for chunk in missing {
+        // Whoever wants a chunk that this thread has claimed waits for one request, not for many.
+        let now = missing.len().min(REQUEST_CHUNKS_MAX);
+        let mut again = missing[now..].to_vec();
+        for chunk in missing[..now].iter().copied() {
             let is_there = || file.seen(chunk).is_some();
             match self.flights.claim((file.id(), chunk), is_there) {
                 Claim::Mine(pilot) => push_run(&mut runs, (chunk, pilot)),
@@ -176,7 +192,7 @@ impl Shared {
             let chunks = run[0].0..run[run.len() - 1].0 + 1;
             let range = file.range_of(chunks.start).start..file.range_of(chunks.end - 1).end;
             let bytes = {
-                let _room = self.in_flight.take(range.end - range.start);
+                let _room = self.room_in_flight(file, range.end - range.start)?;
                 self.fetch(file, run)?
             };
             for chunk in chunks {
@@ -194,6 +210,8 @@ impl Shared {
             reading.copy(chunk, &answer?, file.range_of(chunk).start);
             used.extend(file.seen(chunk).map(|seen| (chunk, seen)));
         }
+        // Neighbours are one request.
+        again.sort_unstable();
         Ok(again)
     }
 }
@@ -201,12 +219,7 @@ impl Shared {
 /// Adds a chunk to the run that it continues, or begins one.
 pub(super) fn push_run<'a>(runs: &mut Vec<Vec<Claimed<'a>>>, claimed: Claimed<'a>) {
     match runs.last_mut() {
-        Some(run)
-            if run[run.len() - 1].0 + 1 == claimed.0
-                && (run.len() as u64) < REQUEST_BYTES_MAX / CHUNK_BYTES =>
-        {
-            run.push(claimed);
-        }
+        Some(run) if run[run.len() - 1].0 + 1 == claimed.0 => run.push(claimed),
         _ => runs.push(vec![claimed]),
     }
 }

@@ -3,8 +3,8 @@
 use super::chunk::ChunkFile;
 use super::file::CachedFile;
 use super::flights::Claim;
-use super::read::{Touch, Verify, push_run};
-use super::{CHUNK_BYTES, REQUEST_BYTES_MAX, Shared, add};
+use super::read::{REQUEST_CHUNKS_MAX, Touch, Verify, push_run};
+use super::{ANNOUNCED_MAX, CHUNK_BYTES, REQUEST_BYTES_MAX, Shared, add};
 use crate::error::Result;
 use std::ops::Range;
 use std::sync::Arc;
@@ -104,12 +104,17 @@ impl CachedFile {
     /// Has a job read the chunks of a range that are missing; then `done` is called.
     fn announce(&self, range: Range<u64>, done: impl FnOnce() + Send + 'static) {
         let chunks = self.file.chunks_of(&range);
-        if chunks.clone().all(|chunk| self.file.seen(chunk).is_some()) {
+        let (shared, file) = (self.shared.clone(), self.file.clone());
+        let announced = shared.announced.clone();
+        // This function and the cache have two of the handles.
+        if Arc::strong_count(&announced) >= ANNOUNCED_MAX + 2
+            || chunks.clone().all(|chunk| file.seen(chunk).is_some())
+        {
             return done();
         }
-        let (shared, file) = (self.shared.clone(), self.file.clone());
         let job = move || {
             shared.fetch_missing(&file, chunks);
+            drop(announced);
             done();
         };
         self.shared.jobs.submit(Box::new(job));
@@ -117,9 +122,19 @@ impl CachedFile {
 }
 
 impl Shared {
-    /// Reads missing chunks that nobody else reads. It is a help and not a duty: it fails silently,
-    /// and does nothing while too much is in flight.
+    /// Reads missing chunks that nobody else reads, request by request: nobody waits for a chunk
+    /// whose turn has not come. It is a help and not a duty: it fails silently, and ends when too
+    /// much is in flight or the store fails.
     fn fetch_missing(&self, file: &Arc<ChunkFile>, chunks: Range<u32>) {
+        for first in chunks.clone().step_by(REQUEST_CHUNKS_MAX) {
+            let end = chunks.end.min(first + REQUEST_CHUNKS_MAX as u32);
+            if !self.fetch_some(file, first..end) {
+                return;
+            }
+        }
+    }
+
+    fn fetch_some(&self, file: &Arc<ChunkFile>, chunks: Range<u32>) -> bool {
         let mut runs = Vec::new();
         for chunk in chunks {
             let is_there = || file.seen(chunk).is_some();
@@ -127,14 +142,16 @@ impl Shared {
                 push_run(&mut runs, (chunk, pilot));
             }
         }
-        for run in runs {
+        runs.into_iter().all(|run| {
             let count = run.len() as u64;
             let Some(_room) = self.in_flight.try_take(count * CHUNK_BYTES) else {
-                return;
+                return false;
             };
-            if self.fetch(file, run).is_ok() {
+            let is_read = self.fetch(file, run).is_ok();
+            if is_read {
                 add(&self.counters.read_ahead, count);
             }
-        }
+            is_read
+        })
     }
 }

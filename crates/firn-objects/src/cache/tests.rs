@@ -5,7 +5,7 @@ mod threads;
 use super::*;
 use crate::env::Clock;
 use crate::error::ErrorKind;
-use crate::mem::{Faults, MemFiles, MemObjects, QueuedJobs, VirtualClock};
+use crate::mem::{Faults, HookedFiles, MemFiles, MemObjects, QueuedJobs, VirtualClock};
 use crate::random::SplitMix64;
 use crate::retry::{Deadlines, Retrying};
 use bytes::Bytes;
@@ -398,6 +398,56 @@ fn chunks_are_announced() {
     read(&file, 3 * MIB..4 * MIB);
     assert_eq!(bench.requests(), 2);
     assert_eq!(bench.cache.stats().read_ahead, 8);
+}
+
+/// A store that is down would let them pile up.
+#[test]
+fn announced_ranges_that_wait_are_limited() {
+    let bench = Bench::new(1, 1024 * MIB);
+    bench.put("a", 100 * MIB);
+    let file = bench.file("a", 100 * MIB);
+    for round in 1..=2 {
+        for chunk in 0..400 {
+            file.will_read(chunk * CHUNK_BYTES..(chunk + 1) * CHUNK_BYTES);
+        }
+        let mut jobs = 0;
+        while bench.jobs.run_one() {
+            jobs += 1;
+        }
+        // The others of the first round are announced in the second.
+        assert_eq!(jobs, [256, 144][round - 1]);
+    }
+}
+
+/// Chunks whose room the disk does not give back are counted, and tried again.
+#[test]
+fn the_limit_holds_while_holes_cannot_be_punched() {
+    let bench = Bench::new(1, 0);
+    bench.put("a", 8 * MIB);
+    let files = Arc::new(HookedFiles::new(bench.files.clone()));
+    let (store, jobs) = (bench.store.clone(), bench.jobs.clone());
+    let cache = FileCache::open(ROOT.into(), MIB, files.clone(), store, jobs).unwrap();
+    let traits = FileTraits {
+        bytes: 8 * MIB,
+        ..FileTraits::default()
+    };
+    let file = cache.file("a", traits).unwrap();
+    read(&file, 0..MIB);
+    files.fail_punches(Some(std::io::ErrorKind::StorageFull));
+    for _ in 0..2 {
+        for chunk in 0..32 {
+            read(&file, chunk * CHUNK_BYTES..(chunk + 1) * CHUNK_BYTES);
+            assert!(bench.files.allocated(Path::new(ROOT)) <= MIB);
+            assert_eq!(cache.stats().bytes, bench.files.allocated(Path::new(ROOT)));
+        }
+    }
+    files.fail_punches(None);
+    read(&file, 0..8 * MIB);
+    read(&file, 0..MIB);
+    assert_eq!(cache.stats().bytes, bench.files.allocated(Path::new(ROOT)));
+    let requests = cache.stats().requests;
+    read(&file, 0..MIB);
+    assert_eq!(cache.stats().requests, requests, "chunks are kept again");
 }
 
 #[test]

@@ -19,6 +19,8 @@ pub struct Faults {
     pub flip_read: u32,
     /// A bit of what is sent is another one; the store sees it by the SHA-256.
     pub flip_sent: u32,
+    /// An upload in parts is gone when it is to be completed, as by a rule of the bucket.
+    pub lost_upload: u32,
     /// A list shows the store as it was up to `stale_us` ago.
     pub stale: u32,
     /// See [`Self::stale`].
@@ -41,6 +43,7 @@ impl Faults {
             throttled: per_mille,
             flip_read: per_mille,
             flip_sent: per_mille,
+            lost_upload: per_mille,
             stale: per_mille,
             stale_us: 30_000_000,
             latency_us: 200_000,

@@ -7,7 +7,9 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Files with a hook before the next read, and with failures.
+type Hook = Mutex<Option<Box<dyn FnOnce() + Send>>>;
+
+/// Files with hooks before the next read and the next removal, and with failures.
 pub struct HookedFiles {
     files: Arc<dyn Files>,
     hooks: Arc<Hooks>,
@@ -15,7 +17,8 @@ pub struct HookedFiles {
 
 #[derive(Default)]
 struct Hooks {
-    before_read: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    before_read: Hook,
+    before_remove: Hook,
     directory_sync: Mutex<Option<io::ErrorKind>>,
     punch: Mutex<Option<io::ErrorKind>>,
 }
@@ -34,6 +37,11 @@ impl HookedFiles {
         *self.hooks.before_read.lock() = Some(Box::new(hook));
     }
 
+    /// Has `hook` run before the next removal of a file, once.
+    pub fn before_next_remove(&self, hook: impl FnOnce() + Send + 'static) {
+        *self.hooks.before_remove.lock() = Some(Box::new(hook));
+    }
+
     /// The next directory is not synced.
     pub fn fail_next_directory_sync(&self, kind: io::ErrorKind) {
         *self.hooks.directory_sync.lock() = Some(kind);
@@ -42,6 +50,13 @@ impl HookedFiles {
     /// No hole is punched, until this is called with none.
     pub fn fail_punches(&self, kind: Option<io::ErrorKind>) {
         *self.hooks.punch.lock() = kind;
+    }
+}
+
+fn run(hook: &Hook) {
+    let hook = hook.lock().take();
+    if let Some(hook) = hook {
+        hook();
     }
 }
 
@@ -64,6 +79,7 @@ impl Files for HookedFiles {
         self.files.link(from, to)
     }
     fn remove(&self, path: &Path) -> io::Result<()> {
+        run(&self.hooks.before_remove);
         self.files.remove(path)
     }
     fn remove_directory(&self, path: &Path) -> io::Result<()> {
@@ -88,10 +104,7 @@ impl Files for HookedFiles {
 
 impl LocalFile for HookedFile {
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
-        let hook = self.hooks.before_read.lock().take();
-        if let Some(hook) = hook {
-            hook();
-        }
+        run(&self.hooks.before_read);
         self.file.read_at(into, offset)
     }
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {

@@ -402,6 +402,11 @@ impl ObjectStore for MemObjects {
     }
 
     fn complete_upload(&self, name: &str, id: &UploadId, parts: &[PartTag]) -> Result<()> {
+        let mut inner = self.inner.lock();
+        if inner.hits(|faults| faults.lost_upload) {
+            inner.uploads.remove(&(name.to_owned(), id.0.clone()));
+        }
+        drop(inner);
         let effect = Effect::Complete(name.to_owned(), id.0.clone(), parts.to_vec());
         match self.change(&effect)? {
             Done::NoUpload => Err(no_upload(name)),

@@ -1,11 +1,14 @@
 //! The job of an upload.
 
 use super::{Outcome, Shared, Ticket, Upload};
+use crate::budget::Taken;
 use crate::env::{LocalFile, Open};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{ObjectStore, PART_BYTES, PartTag, UploadId, WHOLE_BYTES_MAX};
 use bytes::Bytes;
 use openssl::sha::{Sha256, sha256};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// The first and the longest pause before an upload begins again, microseconds.
 const PAUSE_US_MIN: u64 = 1_000_000;
@@ -13,37 +16,49 @@ const PAUSE_US_MIN: u64 = 1_000_000;
 const PAUSE_US_MAX: u64 = 30_000_000;
 /// How often a paused upload looks whether it is aborted.
 const LOOK_US: u64 = 100_000;
+/// How often an upload that waits for memory looks whether it is aborted.
+const MEMORY_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Ends an upload whose job panics.
-struct EndGuard<'a> {
-    shared: &'a Shared,
+/// Ends an upload whose job panics or is dropped.
+pub(super) struct UploadJob {
+    shared: Arc<Shared>,
     ticket: Ticket,
+    runs: bool,
 }
 
-impl Drop for EndGuard<'_> {
+impl UploadJob {
+    pub fn new(shared: Arc<Shared>, ticket: Ticket) -> Self {
+        Self {
+            shared,
+            ticket,
+            runs: false,
+        }
+    }
+
+    pub fn run(mut self) {
+        self.runs = true;
+        let upload = self.shared.state.lock().pending.get(&self.ticket).cloned();
+        if let Some(upload) = upload {
+            let outcome = self.shared.upload(self.ticket, &upload);
+            self.shared.end(self.ticket, outcome);
+        }
+    }
+}
+
+impl Drop for UploadJob {
     fn drop(&mut self) {
-        let text = "the thread of the upload has failed";
-        let error = Error::new(ErrorKind::Unreachable, text);
-        self.shared.end(self.ticket, Outcome::Failed(error));
+        let outcome = if self.runs {
+            let text = "the thread of the upload has failed";
+            Outcome::Failed(Error::new(ErrorKind::Unreachable, text))
+        } else {
+            Outcome::Aborted
+        };
+        // One that has ended is not ended again.
+        self.shared.end(self.ticket, outcome);
     }
 }
 
 impl Shared {
-    pub(super) fn run(&self, ticket: Ticket) {
-        let upload = self.state.lock().pending.get(&ticket).cloned();
-        let Some(upload) = upload else {
-            return;
-        };
-        let guard = EndGuard {
-            shared: self,
-            ticket,
-        };
-        let outcome = self.upload(ticket, &upload);
-        self.end(ticket, outcome);
-        // It has ended; the guard finds nothing to end.
-        drop(guard);
-    }
-
     fn upload(&self, ticket: Ticket, upload: &Upload) -> Outcome {
         let mut pause_us = PAUSE_US_MIN;
         loop {
@@ -88,7 +103,9 @@ impl Shared {
             return Err(Failure::Local(Error::new(ErrorKind::Damaged, text)));
         }
         if len <= WHOLE_BYTES_MAX {
-            let _memory = self.memory.take(len);
+            let Some(_memory) = self.room(ticket, len) else {
+                return Ok(None);
+            };
             let bytes = read(upload, &*file, 0, len)?;
             let digest = sha256(&bytes);
             self.store
@@ -125,7 +142,9 @@ impl Shared {
                 return Ok(None);
             }
             let len = PART_BYTES.min(upload.bytes - at);
-            let _memory = self.memory.take(len);
+            let Some(_memory) = self.room(ticket, len) else {
+                return Ok(None);
+            };
             let bytes = read(upload, file, at, len)?;
             digest.update(&bytes);
             let index = parts.len() as u32;
@@ -133,24 +152,55 @@ impl Shared {
             parts.push(put.map_err(Failure::Store)?);
             at += len;
         }
+        let digest = digest.finish();
         match self.store.complete_upload(&upload.name, id, &parts) {
             // An earlier try may have completed it, and its answer was lost.
             Err(error) if error.kind() == ErrorKind::Absent => {
-                self.check_completed(upload).map_err(Failure::Store)?;
+                let is_ours = self.is_stored(ticket, upload, &digest);
+                is_ours.map_err(Failure::Store)
             }
-            completed => completed.map_err(Failure::Store)?,
+            Err(error) => Err(Failure::Store(error)),
+            Ok(()) => Ok(Some(digest)),
         }
-        Ok(Some(digest.finish()))
     }
 
-    fn check_completed(&self, upload: &Upload) -> Result<()> {
-        let found = self.store.head(&upload.name)?;
-        if found.bytes == upload.bytes {
-            return Ok(());
+    /// Memory for bytes of the file. None if the upload is aborted meanwhile.
+    fn room(&self, ticket: Ticket, bytes: u64) -> Option<Taken<'_>> {
+        loop {
+            if let Some(taken) = self.memory.take(bytes, MEMORY_PATIENCE) {
+                return Some(taken);
+            }
+            if self.is_aborted(ticket) {
+                return None;
+            }
+        }
+    }
+
+    /// Whether the store has the file, by its bytes: an older object of the name may have its size,
+    /// and somebody else may have thrown the parts away. None if the upload is aborted meanwhile.
+    fn is_stored(
+        &self,
+        ticket: Ticket,
+        upload: &Upload,
+        digest: &[u8; 32],
+    ) -> Result<Option<[u8; 32]>> {
+        let mut found = Sha256::new();
+        let mut at = 0;
+        let is_whole = self.store.head(&upload.name)?.bytes == upload.bytes;
+        while is_whole && at < upload.bytes {
+            let end = upload.bytes.min(at + PART_BYTES);
+            let Some(_memory) = self.room(ticket, end - at) else {
+                return Ok(None);
+            };
+            found.update(&self.store.get_range(&upload.name, at..end)?);
+            at = end;
+        }
+        if is_whole && found.finish() == *digest {
+            return Ok(Some(*digest));
         }
         let text = format!(
-            "{}: the upload is gone, and the object has {} bytes",
-            upload.name, found.bytes
+            "{}: the upload is gone, and the object is another",
+            upload.name
         );
         Err(Error::new(ErrorKind::Damaged, text))
     }

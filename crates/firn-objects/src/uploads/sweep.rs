@@ -38,14 +38,22 @@ impl Drop for SweepGuard<'_> {
 }
 
 impl Uploads {
-    /// Deletes the strays whose names begin with `prefix`. `is_named` tells whether the database
-    /// names an object; it is called for held names, too, and without a lock.
+    /// Deletes the strays whose names begin with `prefix`, below which all objects are those of one
+    /// database. `is_named` tells whether that names an object. It is called for held names, too,
+    /// and without a lock; and once more right before each deletion.
+    ///
+    /// A server that another one has replaced does not know what that one names. So where servers
+    /// share a store, `is_named` says yes once this one is fenced, and looks at the fence itself.
     ///
     /// # Errors
     /// Of the store. What was deleted before is gone; the next sweep does the rest.
     pub fn sweep(&self, prefix: &str, is_named: &dyn Fn(&str) -> bool) -> Result<Swept> {
         let shared = &*self.0;
         let mut swept = Swept::default();
+        let now_s = shared.clock.unix_s();
+        let mut state = shared.state.lock();
+        state.swept.retain(|_, until_s| now_s < *until_s);
+        drop(state);
         let is_old = |s: u64| shared.clock.unix_s() >= s + STRAY_S;
         let mut strays: Vec<ObjectInfo> = Vec::new();
         let list = |token: Option<&str>| shared.store.list_page(prefix, token);

@@ -170,6 +170,39 @@ fn an_aborted_upload_leaves_nothing() {
     ));
 }
 
+/// The jobs' threads are ending: nobody would wait for an upload that never ends.
+#[test]
+fn an_upload_whose_job_is_dropped_is_aborted() {
+    let bench = Bench::new(1);
+    bench.write("/data/a", &[1; 10]);
+    let ticket = bench.enqueue("a", "/data/a", 10);
+    bench.jobs.clear();
+    let ended = bench.uploads.take_ended();
+    assert!(matches!(ended[0].outcome, Outcome::Aborted), "{ended:?}");
+    bench.uploads.wait(ticket);
+    assert_eq!(bench.uploads.stats().pending, 0);
+}
+
+/// An older object has the name and the size, and the parts are gone when they are to be joined.
+#[test]
+fn an_older_object_is_not_taken_for_the_upload() {
+    let bytes = bytes_of(1, 33 * MIB);
+    for seed in 0..6 {
+        let bench = Bench::new(seed);
+        bench.write("/data/a", &bytes);
+        bench.store.put("a", bytes_of(2, 33 * MIB).into()).unwrap();
+        bench.objects.set_faults(Faults {
+            lost_upload: 500,
+            ..Faults::default()
+        });
+        bench.enqueue("a", "/data/a", 33 * MIB);
+        bench.run();
+        let ended = bench.uploads.take_ended();
+        assert!(matches!(ended[0].outcome, Outcome::Stored { .. }));
+        assert!(bench.objects.contents()["a"] == bytes, "seed {seed}");
+    }
+}
+
 #[test]
 fn strays_are_swept_when_they_are_old_unnamed_and_not_held() {
     let bench = Bench::new(1);
@@ -205,6 +238,8 @@ fn strays_are_swept_when_they_are_old_unnamed_and_not_held() {
     assert_eq!(early.kind(), ErrorKind::Throttled);
     bench.clock.sleep_us(3600 * 1_000_000);
     bench.uploads.enqueue(again()).unwrap();
+    assert_eq!(bench.uploads.sweep("sst/", &is_named).unwrap(), nothing);
+    assert!(bench.uploads.0.state.lock().swept.is_empty());
 }
 
 #[test]

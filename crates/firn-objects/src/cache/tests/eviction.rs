@@ -1,7 +1,6 @@
-//! A chunk leaves in the middle of a read of it.
+//! A chunk leaves in the middle of a read of it, or a file while it comes again.
 
 use super::*;
-use crate::mem::HookedFiles;
 
 /// The read takes the hole for a miss: nobody is asked to judge it.
 #[test]
@@ -36,4 +35,31 @@ fn a_chunk_that_leaves_during_a_read_is_a_miss() {
         assert_eq!(stats.damaged, 0, "{stats:?}");
         assert_eq!(stats.evicted, 4, "{stats:?}");
     }
+}
+
+/// The old local file is removed; the new one has the same path, and stays.
+#[test]
+fn a_file_that_is_forgotten_while_it_comes_again_is_not_removed_twice() {
+    let bench = Bench::new(1, 4 * MIB);
+    bench.put("a", MIB);
+    let files = Arc::new(HookedFiles::new(bench.files.clone()));
+    let (store, jobs) = (bench.store.clone(), bench.jobs.clone());
+    let cache = FileCache::open(ROOT.into(), 4 * MIB, files.clone(), store, jobs).unwrap();
+    let traits = FileTraits {
+        bytes: MIB,
+        ..FileTraits::default()
+    };
+    read(&cache.file("a", traits).unwrap(), 0..MIB);
+    let (comes, came) = std::sync::mpsc::channel();
+    let again = cache.clone();
+    files.before_next_remove(move || {
+        let reader = std::thread::spawn(move || read(&again.file("a", traits).unwrap(), 0..MIB));
+        // It has this time to come too early.
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        comes.send(reader).unwrap();
+    });
+    cache.forget("a");
+    came.recv().unwrap().join().unwrap();
+    assert_eq!(cache.stats().bytes, MIB);
+    assert_eq!(bench.files.allocated(Path::new(ROOT)), MIB);
 }

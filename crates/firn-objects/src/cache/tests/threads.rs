@@ -165,6 +165,24 @@ fn at_most_64_mib_are_in_flight() {
     assert_eq!(store.in_flight.lock().most_bytes, 64 * MIB);
 }
 
+/// Whoever wants a chunk of a large read waits for one request of it at most.
+#[test]
+fn a_large_read_claims_the_chunks_of_one_request() {
+    let root = tempfile::tempdir().unwrap();
+    let store = SlowStore::new("a", 40 * MIB, false);
+    let cache = on_disk(root.path(), store.clone(), 512 * MIB);
+    let file = file(&cache, "a", 40 * MIB);
+    std::thread::scope(|scope| {
+        scope.spawn(|| read(&file, 0..20 * MIB));
+        store.wait_for_bytes(8 * MIB);
+        assert_eq!(cache.0.flights.len(), 32);
+        file.will_read(20 * MIB..40 * MIB);
+        store.wait_for_bytes(16 * MIB);
+        assert_eq!(cache.0.flights.len(), 64);
+        store.open();
+    });
+}
+
 /// Chunks leave while others read them. No read sees the hole.
 #[test]
 fn a_read_never_sees_a_chunk_half_evicted() {
