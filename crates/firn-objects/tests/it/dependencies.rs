@@ -8,6 +8,8 @@ fn cryptography_is_the_systems_openssl() {
         .args([
             "tree",
             "--offline",
+            // Cargo unites the features of all that it builds with the plugin, as the command firn.
+            "--workspace",
             "--edges",
             "normal,build",
             "--prefix",
