@@ -33,8 +33,8 @@ impl Versitygw {
     fn start_as(tls: Option<(PathBuf, PathBuf)>) -> Option<Self> {
         let Some(program) = find() else {
             println!(
-                "SKIPPED: versitygw is neither in the PATH nor in FIRN_VERSITYGW. Install it with: \
-                 GOFLAGS=-mod=mod go install github.com/versity/versitygw/cmd/versitygw@latest"
+                "SKIPPED: versitygw is neither in the PATH nor in FIRN_VERSITYGW. \
+                 scripts/versitygw.sh builds it as build/tools/versitygw."
             );
             return None;
         };
