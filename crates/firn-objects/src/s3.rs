@@ -41,7 +41,7 @@ pub use crypto::OpenSsl;
 pub const RANGES_AT_ONCE: usize = 4;
 /// How long a connection may take.
 const CONNECT: Duration = Duration::from_secs(3);
-/// How long a store may be silent before and in an answer to a request without a body.
+/// How long a store may be silent before and in an answer to a request that sends no body.
 const SILENCE: Duration = Duration::from_secs(10);
 /// A request may take this long, and `BYTE_US` more for each byte.
 const REQUEST: Duration = Duration::from_secs(15);

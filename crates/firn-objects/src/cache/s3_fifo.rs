@@ -10,6 +10,10 @@ use std::collections::{HashSet, VecDeque};
 /// The share of the small queue is one in this many.
 const SMALL_SHARE: usize = 10;
 
+/// So many chunks that stay are passed to find one that leaves. When all of a large cache have been
+/// touched, the search would pass millions of them, and every miss waits for it.
+const PASSED_MAX: usize = 1024;
+
 /// A chunk in a queue.
 pub type Key = (u64, u32);
 
@@ -60,8 +64,9 @@ impl<T> S3Fifo<T> {
     /// Takes out the chunk that is to leave. None if all are gone.
     ///
     /// `fate` is asked for chunks at the head of a queue; one that stays has its touches reduced by
-    /// the owner, or this would not end.
+    /// the owner. After many of those, the next one leaves all the same.
     pub fn pop(&mut self, mut fate: impl FnMut(&Key, &T) -> Fate) -> Option<(Key, T)> {
+        let mut passed = 0;
         loop {
             let is_small = self.small.len() * SMALL_SHARE >= self.len() || self.main.is_empty();
             let queue = if is_small {
@@ -72,8 +77,11 @@ impl<T> S3Fifo<T> {
             let (key, tag) = queue.pop_front()?;
             match fate(&key, &tag) {
                 Fate::Gone => {}
-                Fate::Stays => self.main.push_back((key, tag)),
-                Fate::Leaves => {
+                Fate::Stays if passed < PASSED_MAX => {
+                    self.main.push_back((key, tag));
+                    passed += 1;
+                }
+                Fate::Stays | Fate::Leaves => {
                     if is_small {
                         self.remember(key);
                     }

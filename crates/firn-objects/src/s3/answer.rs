@@ -82,7 +82,7 @@ impl FailedAnswer {
 pub struct ClassifyingConnector;
 
 /// The timer of reqwest's read time-out runs while the request is sent, too. So a request with a
-/// long body needs a client without it.
+/// body needs a client without it, and so does a completion, over which S3 may take its time.
 #[derive(Debug)]
 struct ClassifyingService {
     asking: HttpClient,
@@ -104,7 +104,7 @@ impl HttpConnector for ClassifyingConnector {
 impl HttpService for ClassifyingService {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let is_post = request.method() == Method::POST;
-        let answer = if is_post || request.method() == Method::PUT {
+        let answer = if is_post || !request.body().is_empty() {
             self.sending.execute(request).await?
         } else {
             self.asking.execute(request).await?

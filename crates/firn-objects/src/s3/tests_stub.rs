@@ -101,6 +101,9 @@ impl Shared {
             .map_or(0, |length| length.parse().unwrap());
         while request.len() < head + length {
             let count = stream.read(&mut buffer).unwrap();
+            if count == 0 {
+                return;
+            }
             request.extend_from_slice(&buffer[..count]);
         }
         self.requests.lock().push(text);
@@ -108,6 +111,7 @@ impl Shared {
         let no_answer = || (Duration::ZERO, "HTTP/1.1 500 no answer\r\n\r\n".to_owned());
         let (pause, answer) = answer.unwrap_or_else(no_answer);
         std::thread::sleep(pause);
-        stream.write_all(answer.as_bytes()).unwrap();
+        // The client may have given up.
+        let _ = stream.write_all(answer.as_bytes());
     }
 }

@@ -57,6 +57,23 @@ fn each_chunk_is_queued_once_and_leaves_once() {
 }
 
 #[test]
+fn a_search_among_chunks_that_all_stay_ends() {
+    let mut queue = S3Fifo::default();
+    for chunk in 0..5000 {
+        queue.push((0, chunk), ());
+    }
+    for left in (4000..5000).rev() {
+        let mut asked = 0;
+        let popped = queue.pop(|_, ()| {
+            asked += 1;
+            Fate::Stays
+        });
+        assert!(popped.is_some() && asked <= PASSED_MAX + 1, "{asked}");
+        assert_eq!(queue.len(), left);
+    }
+}
+
+#[test]
 fn a_scan_does_not_push_out_what_is_read_again() {
     let mut model = Model::new(100);
     for _ in 0..3 {
