@@ -104,7 +104,7 @@ impl HttpConnector for ClassifyingConnector {
 impl HttpService for ClassifyingService {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let is_post = request.method() == Method::POST;
-        let answer = if is_post || !request.body().is_empty() {
+        let answer = if is_post || request.body().content_length() > 0 {
             self.sending.execute(request).await?
         } else {
             self.asking.execute(request).await?
