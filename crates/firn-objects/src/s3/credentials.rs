@@ -198,6 +198,18 @@ impl SharedFile {
         {
             return Ok(credential.clone());
         }
+        let found = match (self.read_now(), &*latest) {
+            (Ok(found), _) => Arc::new(found),
+            // Somebody writes the file right now. If the old ones are invalid, the store says so.
+            (Err(_), Some((_, credential))) => credential.clone(),
+            (Err(error), None) => return Err(error),
+        };
+        *latest = Some((Instant::now(), found.clone()));
+        Ok(found)
+    }
+
+    #[allow(clippy::disallowed_methods)] // See `find`.
+    fn read_now(&self) -> Result<AwsCredential> {
         let refused = |text: String| {
             Error::new(
                 ErrorKind::Refused,
@@ -207,14 +219,11 @@ impl SharedFile {
         let text = std::fs::read_to_string(&self.path);
         let text = text.map_err(|error| refused(error.to_string()))?;
         let profile = &self.profile;
-        let found = parse_profile(&text, profile).ok_or_else(|| {
+        parse_profile(&text, profile).ok_or_else(|| {
             refused(format!(
                 "the profile {profile:?} has no aws_access_key_id and aws_secret_access_key"
             ))
-        })?;
-        let found = Arc::new(found);
-        *latest = Some((Instant::now(), found.clone()));
-        Ok(found)
+        })
     }
 }
 

@@ -169,6 +169,28 @@ fn half_credentials_and_bad_files_are_errors_at_open() {
 }
 
 #[test]
+#[allow(clippy::disallowed_methods)] // Somebody else writes the file.
+fn a_file_that_is_being_written_keeps_its_credentials() {
+    let file = file(FILE);
+    let path = file.path().to_str().unwrap().to_owned();
+    let variables = [("AWS_SHARED_CREDENTIALS_FILE", path.as_str())];
+    let shared = SharedFile::find(&Environment::of(&variables)).unwrap();
+    let key = || {
+        let mut latest = shared.latest.lock();
+        if let Some((at, _)) = &mut *latest {
+            *at -= REREAD;
+        }
+        drop(latest);
+        shared.read().unwrap().key_id.clone()
+    };
+    assert_eq!(key(), "KEY1");
+    std::fs::write(&path, "").unwrap();
+    assert_eq!(key(), "KEY1");
+    std::fs::write(&path, FILE.replace("KEY1", "KEY7")).unwrap();
+    assert_eq!(key(), "KEY7");
+}
+
+#[test]
 fn nothing_shows_secrets() {
     let environment = Environment::of(&[("AWS_SECRET_ACCESS_KEY", "hidden")]);
     assert_eq!(
