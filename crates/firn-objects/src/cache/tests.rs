@@ -398,6 +398,14 @@ fn chunks_are_announced() {
     read(&file, 3 * MIB..4 * MIB);
     assert_eq!(bench.requests(), 2);
     assert_eq!(bench.cache.stats().read_ahead, 8);
+    // A long range is several requests.
+    bench.cache.set_bytes_max(64 * MIB);
+    bench.put("b", 20 * MIB);
+    let file = bench.file("b", 20 * MIB);
+    file.will_read(0..20 * MIB);
+    while bench.jobs.run_one() {}
+    assert_eq!(bench.requests(), 5);
+    assert_eq!(bench.cache.stats().read_ahead, 88);
 }
 
 /// A store that is down would let them pile up.
