@@ -6,9 +6,9 @@
 //!
 //! | layer | modules |
 //! |---|---|
-//! | 0 | `error`, `random`, `budget` |
+//! | 0 | `error`, `random` |
 //! | 1 | `env`, `store`, `health` |
-//! | 2 | `url`, `mem`, `dir`, `retry` |
+//! | 2 | `budget`, `url`, `mem`, `dir`, `retry` |
 //! | 3 | `s3` |
 //! | 4 | `open`, `cache`, `uploads` |
 
