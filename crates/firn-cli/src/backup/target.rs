@@ -4,6 +4,7 @@ use super::backup_format::{ByteRange, Piece};
 use super::local_error::local_error;
 use super::pieces::PieceSource;
 use firn::base::{Error, ErrorKind, Result};
+use firn_objects::OpenSsl;
 use object_store::aws::AmazonS3Builder;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as ObjectPath;
@@ -67,7 +68,9 @@ impl Target {
     pub fn open(text: &str, create: bool) -> Result<Self> {
         if let Some(rest) = text.strip_prefix("s3://") {
             let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
-            let mut builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
+            let mut builder = AmazonS3Builder::from_env()
+                .with_bucket_name(bucket)
+                .with_crypto_provider(Arc::new(OpenSsl));
             let endpoint = ["AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"]
                 .iter()
                 .find_map(|name| std::env::var(name).ok());
