@@ -125,8 +125,8 @@ void commit_wait_begins(void* host) { thd_wait_begin(static_cast<THD*>(host), TH
 void commit_wait_ends(void* host) { thd_wait_end(static_cast<THD*>(host)); }
 
 /*
-  With the thread pool, a session whose commit is not durable yet is set aside: the server resumes it
-  when the count of its pending operations is 0, and answers then. Its thread works for other
+  With the thread pool, a session whose commit is not durable yet is set aside: the server resumes
+  it when the count of its pending operations is 0, and answers then. Its thread works for other
   sessions meanwhile. Elsewhere the session's own thread would wait for the count, which costs more
   than to wait for the log.
 
@@ -157,8 +157,8 @@ bool may_hold_answer(void* host) {
 bool hold_answer(void* host) { return thd_increment_pending_ops(static_cast<THD*>(host)); }
 
 /*
-  Makes a thread of the core known to the server: the thread pool reports its errors in a variable of
-  the thread when it cannot start another one.
+  Makes a thread of the core known to the server: the thread pool reports its errors in a variable
+  of the thread when it cannot start another one.
 */
 class ServerThread {
  public:

@@ -58,13 +58,12 @@ pub struct firn_host {
     /// nothing else for it before that answer. Then a commit does not wait until it is durable.
     pub may_hold_answer: Option<unsafe extern "C" fn(host: *mut c_void) -> bool>,
     /// Makes the server hold back its answer to the session, whose thread calls, until
-    /// `release_answer` was called. Returns whether the server does so. `host` must stay valid until
-    /// `release_answer` was called. The core holds locks of its own during the call, so the callback
-    /// must not wait.
+    /// `release_answer` was called. Returns whether the server does so. `host` must stay valid
+    /// until then. The core holds locks of its own during the call, so the callback must not wait.
     pub hold_answer: Option<unsafe extern "C" fn(host: *mut c_void) -> bool>,
     /// Ends one `hold_answer` of the session. If `durable` is false, the server must not answer but
-    /// close the connection, because the outcome of the commit is unknown. Called on a thread of the
-    /// core.
+    /// close the connection, because the outcome of the commit is unknown. Called on a thread of
+    /// the core.
     pub release_answer: Option<unsafe extern "C" fn(host: *mut c_void, durable: bool)>,
     /// Writes the SQL text that a session executes to `text`, at most `size` bytes. Returns the
     /// length of the text; 0 if there is none, or if the callback would have to wait for it, which

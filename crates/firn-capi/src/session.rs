@@ -334,8 +334,9 @@ pub unsafe extern "C" fn firn_consistent_snapshot(session: *mut firn_session) ->
 }
 
 /// Commits: makes the changes visible, releases the locks, and waits until the commit is as durable
-/// as the flush mode says, unless the host holds its answer back until then. If `firn_commit_ordered` has made the changes visible already, the call
-/// does only the rest. Does nothing if no transaction is active.
+/// as the flush mode says, unless the host holds its answer back until then. If
+/// `firn_commit_ordered` has made the changes visible already, the call does only the rest. Does
+/// nothing if no transaction is active.
 ///
 /// # Safety
 /// `session` must be live and used by this thread alone.

@@ -6,6 +6,7 @@ mod growing_group;
 mod large_segment;
 mod log_cut;
 mod log_writer;
+mod log_writer_work;
 mod sealed_group;
 mod state;
 

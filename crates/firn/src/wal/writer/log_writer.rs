@@ -17,31 +17,9 @@ use super::super::commit_waiter::{CommitWaiter, Committer};
 use super::state::WalState;
 use super::{Shared, Wal};
 use crate::base::{Error, ErrorKind};
-use parking_lot::Condvar;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-
-/// The work of the log writer.
-#[derive(Debug, Default)]
-pub(super) struct LogWriter {
-    /// The thread, which starts with the first commit that nobody waits for.
-    thread: Option<JoinHandle<()>>,
-    /// Whether it must write the open group. A write slot is reserved for it.
-    pub leads: bool,
-    /// Whether it must sync the log files.
-    pub syncs: bool,
-    /// Acknowledgements that it must send, and whether their commits are durable.
-    pub outbox: Vec<(Acknowledgement, bool)>,
-    pub work: Arc<Condvar>,
-}
-
-impl LogWriter {
-    /// Whether the thread has been given something to do.
-    pub(super) fn has_work(&self) -> bool {
-        self.leads || self.syncs || !self.outbox.is_empty()
-    }
-}
 
 impl Wal {
     /// If [`Self::sync_to`] would sleep, arranges that an acknowledgement is sent when all records

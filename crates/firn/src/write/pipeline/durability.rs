@@ -75,8 +75,8 @@ impl Pipeline {
         })
     }
 
-    /// Whether a commit may be acknowledged that the log has made durable, or not. Called on the log
-    /// writer.
+    /// Whether a commit may be acknowledged; `durable` says whether the log has made it durable.
+    /// Called on the log writer.
     fn may_acknowledge(&self, durable: bool) -> bool {
         if !durable {
             self.contain_failure();
