@@ -21,6 +21,7 @@
 */
 #undef thd_get_autoinc
 #undef thd_kill_level
+#undef thd_wait_begin
 
 /* Accessors that the server exports and no header declares. */
 extern "C" {
@@ -34,6 +35,7 @@ const struct charset_info_st* thd_charset(MYSQL_THD thd);
 int thd_non_transactional_update(const MYSQL_THD thd);
 bool thd_is_strict_mode(const MYSQL_THD thd);
 void* thd_mdl_context(MYSQL_THD thd);
+void thd_wait_begin(MYSQL_THD thd, int wait_type);
 }
 
 namespace firn::abi_check {
@@ -100,6 +102,7 @@ bool character_set() {
   return thd_charset(thd.get()) == &my_charset_latin1;
 }
 
+/* Also for THD::server_status, which lies between THD::thread_id and THD::killed. */
 bool killed() {
   StandIn<THD> thd;
   thd->killed = KILL_QUERY_HARD;
@@ -110,6 +113,21 @@ bool rgi_slave() {
   StandIn<THD> thd;
   thd->rgi_slave = static_cast<rpl_group_info*>(zeros());
   return thd_is_slave(thd.get());
+}
+
+THD* scheduled;
+
+void wait_begins(THD* thd, int) { scheduled = thd; }
+
+/* Also for THD::net, which lies between THD::rgi_slave and THD::scheduler. */
+bool scheduler() {
+  StandIn<THD> thd;
+  scheduler_functions functions = {};
+  functions.thd_wait_begin = wait_begins;
+  thd->scheduler = &functions;
+  scheduled = nullptr;
+  thd_wait_begin(thd.get(), THD_WAIT_GROUP_COMMIT);
+  return scheduled == thd.get();
 }
 
 bool embedded() {
@@ -217,6 +235,7 @@ constexpr Check kChecks[] = {
     {"THD::variables.character_set_client", character_set},
     {"THD::killed", killed},
     {"THD::rgi_slave", rgi_slave},
+    {"THD::net or THD::scheduler", scheduler},
     {"THD::db, THD::query_string or THD::mdl_context", embedded},
     {"THD::lex", lex},
     {"THD::ha_data or handlerton::slot", ha_data},

@@ -14,12 +14,16 @@
 #include <mysql/service_thd_wait.h>
 #include <mysql/service_wsrep.h>
 
+#include <atomic>
+
 /* Functions that the server exports to engines and no header declares. */
 extern "C" {
 void thd_rpl_deadlock_check(MYSQL_THD thd, MYSQL_THD other);
 int thd_need_wait_reports(const MYSQL_THD thd);
 int thd_need_ordering_with(const MYSQL_THD thd, const MYSQL_THD other);
 int thd_deadlock_victim_preference(const MYSQL_THD thd, const MYSQL_THD other);
+MYSQL_THD thd_increment_pending_ops(MYSQL_THD thd);
+void thd_decrement_pending_ops(void* thd);
 size_t thd_query_safe(MYSQL_THD thd, char* buffer, size_t size);
 void* thd_mdl_context(MYSQL_THD thd);
 }
@@ -121,6 +125,65 @@ void commit_wait_begins(void* host) { thd_wait_begin(static_cast<THD*>(host), TH
 void commit_wait_ends(void* host) { thd_wait_end(static_cast<THD*>(host)); }
 
 /*
+  With the thread pool, a session whose commit is not durable yet is set aside: the server resumes
+  it when the count of its pending operations is 0, and answers then. Its thread works for other
+  sessions meanwhile. Elsewhere the session's own thread would wait for the count, which costs more
+  than to wait for the log.
+
+  Nothing else may follow the commit before the answer, because a crash could lose the commit and
+  keep what follows, such as a change by another engine. Further statements of the packet or of a
+  routine follow, which the status tells, and DDL follows an implicit commit. And there must be a
+  connection that waits.
+*/
+bool may_hold_answer(void* host) {
+  THD* thd = static_cast<THD*>(host);
+  if (!thd->scheduler->thd_resume || !thd->net.vio || (thd->server_status & SERVER_MORE_RESULTS_EXISTS)) return false;
+  switch (thd_sql_command(thd)) {
+    case SQLCOM_COMMIT:
+    case SQLCOM_INSERT:
+    case SQLCOM_INSERT_SELECT:
+    case SQLCOM_REPLACE:
+    case SQLCOM_REPLACE_SELECT:
+    case SQLCOM_UPDATE:
+    case SQLCOM_UPDATE_MULTI:
+    case SQLCOM_DELETE:
+    case SQLCOM_DELETE_MULTI:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool hold_answer(void* host) { return thd_increment_pending_ops(static_cast<THD*>(host)); }
+
+/*
+  Makes a thread of the core known to the server: the thread pool reports its errors in a variable
+  of the thread when it cannot start another one.
+*/
+class ServerThread {
+ public:
+  ServerThread() { my_thread_init(); }
+  ~ServerThread() { my_thread_end(); }
+  ServerThread(const ServerThread&) = delete;
+  ServerThread& operator=(const ServerThread&) = delete;
+};
+
+/*
+  The server knows no pending operation that fails. A client must not get the answer that its commit
+  has succeeded, so the connection counts as broken: the server sends nothing more on it.
+*/
+void release_answer(void* host, bool durable) {
+  thread_local const ServerThread server_thread;
+  THD* thd = static_cast<THD*>(host);
+  if (!durable) {
+    thd->net.error = 2;
+    /* The count may be read without its mutex. */
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  }
+  thd_decrement_pending_ops(thd);
+}
+
+/*
   The SQL text of any session. The server's function takes the lock of the text only if that is
   free.
 */
@@ -179,6 +242,9 @@ firn_host make() {
   host.stall_ends = stall_ends;
   host.commit_wait_begins = commit_wait_begins;
   host.commit_wait_ends = commit_wait_ends;
+  host.may_hold_answer = may_hold_answer;
+  host.hold_answer = hold_answer;
+  host.release_answer = release_answer;
   host.statement = statement;
   host.collation = collation;
   host.holds_metadata_lock = holds_metadata_lock;

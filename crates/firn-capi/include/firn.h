@@ -494,6 +494,17 @@ typedef struct firn_host {
   void (*commit_wait_begins)(void *host);
   // Tells the server that the wait announced by `commit_wait_begins` is over.
   void (*commit_wait_ends)(void *host);
+  // Whether the server can hold back its answer to the session, whose thread calls, and does
+  // nothing else for it before that answer. Then a commit does not wait until it is durable.
+  bool (*may_hold_answer)(void *host);
+  // Makes the server hold back its answer to the session, whose thread calls, until
+  // `release_answer` was called. Returns whether the server does so. `host` must stay valid
+  // until then. The core holds locks of its own during the call, so the callback must not wait.
+  bool (*hold_answer)(void *host);
+  // Ends one `hold_answer` of the session. If `durable` is false, the server must not answer but
+  // close the connection, because the outcome of the commit is unknown. Called on a thread of
+  // the core.
+  void (*release_answer)(void *host, bool durable);
   // Writes the SQL text that a session executes to `text`, at most `size` bytes. Returns the
   // length of the text; 0 if there is none, or if the callback would have to wait for it, which
   // it must not do.
@@ -1934,8 +1945,9 @@ enum firn_status firn_rollback_statement(struct firn_session *session);
 enum firn_status firn_consistent_snapshot(struct firn_session *session);
 
 // Commits: makes the changes visible, releases the locks, and waits until the commit is as durable
-// as the flush mode says. If `firn_commit_ordered` has made the changes visible already, the call
-// does only the rest. Does nothing if no transaction is active.
+// as the flush mode says, unless the host holds its answer back until then. If
+// `firn_commit_ordered` has made the changes visible already, the call does only the rest. Does
+// nothing if no transaction is active.
 //
 // # Safety
 // `session` must be live and used by this thread alone.

@@ -4,6 +4,7 @@ use crate::schema::{firn_collation, firn_collator, host_collation};
 use firn::base::event_listener::{EventListener, Severity};
 use firn::catalog::{CollationSchema, Collations, MetadataLocks, VirtualColumns};
 use firn::txn::{WaitObserver, WaitReports};
+use firn::wal::Acknowledgement;
 use std::cmp::Ordering;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -53,6 +54,17 @@ pub struct firn_host {
     pub commit_wait_begins: Option<unsafe extern "C" fn(host: *mut c_void)>,
     /// Tells the server that the wait announced by `commit_wait_begins` is over.
     pub commit_wait_ends: Option<unsafe extern "C" fn(host: *mut c_void)>,
+    /// Whether the server can hold back its answer to the session, whose thread calls, and does
+    /// nothing else for it before that answer. Then a commit does not wait until it is durable.
+    pub may_hold_answer: Option<unsafe extern "C" fn(host: *mut c_void) -> bool>,
+    /// Makes the server hold back its answer to the session, whose thread calls, until
+    /// `release_answer` was called. Returns whether the server does so. `host` must stay valid
+    /// until then. The core holds locks of its own during the call, so the callback must not wait.
+    pub hold_answer: Option<unsafe extern "C" fn(host: *mut c_void) -> bool>,
+    /// Ends one `hold_answer` of the session. If `durable` is false, the server must not answer but
+    /// close the connection, because the outcome of the commit is unknown. Called on a thread of
+    /// the core.
+    pub release_answer: Option<unsafe extern "C" fn(host: *mut c_void, durable: bool)>,
     /// Writes the SQL text that a session executes to `text`, at most `size` bytes. Returns the
     /// length of the text; 0 if there is none, or if the callback would have to wait for it, which
     /// it must not do.
@@ -273,6 +285,27 @@ impl WaitObserver for HostWaits {
 
     fn commit_resumes(&self, waiter: u64) {
         tell(self.host.commit_wait_ends, waiter);
+    }
+
+    fn may_hold_answer(&self, waiter: u64) -> bool {
+        let Some(call) = self.host.may_hold_answer.filter(|_| waiter != 0) else {
+            return false;
+        };
+        // SAFETY: the host keeps its callbacks valid while the database is open; `waiter` is the
+        // `host` pointer of the session that works on this very thread.
+        unsafe { call(waiter as usize as *mut c_void) }
+    }
+
+    fn hold_answer(&self, waiter: u64) -> Option<Acknowledgement> {
+        let hold = self.host.hold_answer.filter(|_| waiter != 0)?;
+        let release = self.host.release_answer?;
+        // SAFETY: the host keeps its callbacks valid while the database is open; `waiter` is the
+        // `host` pointer of the session that works on this very thread.
+        let held = unsafe { hold(waiter as usize as *mut c_void) };
+        // SAFETY: as above; and the pointer stays valid until the answer is released, which happens
+        // once, since an acknowledgement calls its function once.
+        let release = move |durable| unsafe { release(waiter as usize as *mut c_void, durable) };
+        held.then(|| Acknowledgement::new(release))
     }
 
     fn statement(&self, host: u64) -> Option<String> {

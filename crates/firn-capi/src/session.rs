@@ -68,16 +68,16 @@ impl firn_session {
     /// commit must not fail, and the changes of the temporary tables must not be lost.
     fn commit(&mut self) -> firn::base::Result<()> {
         if !self.temporary.is_open() {
-            return self.transaction.commit();
+            return self.transaction.commit_for_answer();
         }
         if !self.transaction.has_writes() {
             // The validation of optimistic tables may fail, and the caller then rolls back the
             // temporary tables' changes too. So commit these changes only after the validation.
-            self.transaction.commit()?;
+            self.transaction.commit_for_answer()?;
             return self.temporary.commit();
         }
         self.temporary.prepare()?;
-        self.transaction.commit()?;
+        self.transaction.commit_for_answer()?;
         // The commit is visible, so it must not be reported as failed. An error means that the
         // ephemeral database is poisoned: later statements on temporary tables report it.
         if self.temporary.commit().is_err() {
@@ -334,8 +334,9 @@ pub unsafe extern "C" fn firn_consistent_snapshot(session: *mut firn_session) ->
 }
 
 /// Commits: makes the changes visible, releases the locks, and waits until the commit is as durable
-/// as the flush mode says. If `firn_commit_ordered` has made the changes visible already, the call
-/// does only the rest. Does nothing if no transaction is active.
+/// as the flush mode says, unless the host holds its answer back until then. If
+/// `firn_commit_ordered` has made the changes visible already, the call does only the rest. Does
+/// nothing if no transaction is active.
 ///
 /// # Safety
 /// `session` must be live and used by this thread alone.

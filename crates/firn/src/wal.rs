@@ -6,6 +6,7 @@
 //! missing or damaged. `docs/formats/wal.md` describes the bytes, `docs/internals/wal.md` the
 //! reasons.
 
+mod acknowledgement;
 mod commit_waiter;
 mod durable_prefix;
 pub mod frame;
@@ -14,6 +15,7 @@ mod record;
 mod segment;
 mod writer;
 
+pub use acknowledgement::Acknowledgement;
 pub use reader::{
     LogStart, Progress, ReplayEnd, SegmentPiece, dump_segment, fingerprint, missing_between,
     missing_segment, replay, replay_archived, replay_reporting, salvage_log,

@@ -813,3 +813,5 @@ const RETIRED_BY_KEY_MAX: u64 = 64 << 20;
 mod commit_wait_tests;
 #[cfg(test)]
 mod gate_tests;
+#[cfg(test)]
+mod held_answer_tests;

@@ -1,6 +1,7 @@
 //! How a committer sleeps until its group is durable.
 
 use super::Lsn;
+use super::acknowledgement::Acknowledgement;
 use crate::base::work_count;
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -71,15 +72,33 @@ impl Parker {
     }
 }
 
-/// A committer that sleeps until the log is written or durable up to `lsn`.
+/// The one who hears that a commit is written or durable.
+#[derive(Debug)]
+pub(super) enum Committer {
+    /// A thread that sleeps.
+    Asleep(Arc<Parker>),
+    /// The thread went on without waiting.
+    Absent(Acknowledgement),
+}
+
+/// A commit that waits until the log is written or durable up to `lsn`.
 #[derive(Debug)]
 pub(super) struct CommitWaiter {
     pub lsn: Lsn,
     pub durable: bool,
-    pub parker: Arc<Parker>,
+    pub committer: Committer,
 }
 
-/// The committers that sleep, ordered by their log positions.
+/// The thread that must lead or sync next.
+#[derive(Debug)]
+pub(super) enum NextThread {
+    /// This committer. It is not in the queue any more.
+    Committer(CommitWaiter),
+    /// The log writer, since the first committer in the queue is absent.
+    LogWriter,
+}
+
+/// The commits that wait, ordered by their log positions.
 ///
 /// Each method finds its answer by a binary search and does not visit all committers: there may be
 /// ten thousand, and the methods are called under the log's mutex at every commit and every write.
@@ -95,6 +114,14 @@ fn up_to(waiters: &VecDeque<CommitWaiter>, lsn: Lsn) -> usize {
     waiters.partition_point(|waiter| {
         work_count::waiter_seen();
         waiter.lsn <= lsn
+    })
+}
+
+/// Removes the committer at an index, if its thread sleeps.
+fn take_at(waiters: &mut VecDeque<CommitWaiter>, at: usize) -> Option<NextThread> {
+    Some(match waiters.get(at)?.committer {
+        Committer::Asleep(_) => NextThread::Committer(waiters.remove(at)?),
+        Committer::Absent(_) => NextThread::LogWriter,
     })
 }
 
@@ -138,21 +165,21 @@ impl CommitQueue {
         all.for_each(|waiter| woken.push(waiter, WakeReason::Failed));
     }
 
-    /// Removes and returns a committer that waits for the device; the caller must wake that
-    /// committer, which then syncs the log files.
-    pub(super) fn take_durable(&mut self) -> Option<CommitWaiter> {
-        self.durable.pop_front()
+    /// Returns the thread that syncs the log files for those that wait for the device, if there is
+    /// one. The caller must wake that thread.
+    pub(super) fn take_durable(&mut self) -> Option<NextThread> {
+        take_at(&mut self.durable, 0)
     }
 
-    /// Removes and returns the first committer that waits for a position beyond `lsn`; the caller
-    /// must wake that committer, which then writes the open group.
-    pub(super) fn take_beyond(&mut self, lsn: Lsn) -> Option<CommitWaiter> {
+    /// Returns the thread that writes the open group for those that wait for a position beyond
+    /// `lsn`, if there is one. The caller must wake that thread.
+    pub(super) fn take_beyond(&mut self, lsn: Lsn) -> Option<NextThread> {
         let durable = up_to(&self.durable, lsn);
         let written = up_to(&self.written, lsn);
         match (self.durable.get(durable), self.written.get(written)) {
-            (Some(one), Some(other)) if other.lsn < one.lsn => self.written.remove(written),
-            (Some(_), _) => self.durable.remove(durable),
-            (None, _) => self.written.remove(written),
+            (Some(one), Some(other)) if other.lsn < one.lsn => take_at(&mut self.written, written),
+            (Some(_), _) => take_at(&mut self.durable, durable),
+            (None, _) => take_at(&mut self.written, written),
         }
     }
 
@@ -164,30 +191,41 @@ impl CommitQueue {
 
 /// Committers to wake once the log's mutex is released, because a wake-up is a system call. The
 /// memory of the list is kept per thread for its next use.
-pub(super) struct WakeList(Vec<(Arc<Parker>, WakeReason)>);
+pub(super) struct WakeList {
+    asleep: Vec<(Arc<Parker>, WakeReason)>,
+    /// The acknowledgements of absent committers, and whether their commits are durable. The log
+    /// writer must send them.
+    pub absent: Vec<(Acknowledgement, bool)>,
+}
 
 impl WakeList {
     pub(super) fn new() -> Self {
-        Self(WOKEN.take())
+        Self {
+            asleep: WOKEN.take(),
+            absent: Vec::new(),
+        }
     }
 
     pub(super) fn push(&mut self, waiter: CommitWaiter, signal: WakeReason) {
-        self.0.push((waiter.parker, signal));
+        match waiter.committer {
+            Committer::Asleep(parker) => self.asleep.push((parker, signal)),
+            Committer::Absent(sent) => self.absent.push((sent, signal == WakeReason::Done)),
+        }
     }
 
     /// Drops the list without waking anyone, and returns the reasons of the wake-ups.
     #[cfg(test)]
     pub(super) fn signals(mut self) -> Vec<WakeReason> {
-        self.0.drain(..).map(|(_, signal)| signal).collect()
+        self.asleep.drain(..).map(|(_, signal)| signal).collect()
     }
 
     /// Wakes the committers in reverse push order. The next leader was pushed last, and the device
     /// is idle until the leader writes, so the leader is woken first.
     pub(super) fn wake(mut self) {
-        while let Some((parker, signal)) = self.0.pop() {
+        while let Some((parker, signal)) = self.asleep.pop() {
             parker.wake(signal);
         }
-        WOKEN.set(std::mem::take(&mut self.0));
+        WOKEN.set(std::mem::take(&mut self.asleep));
     }
 }
 

@@ -5,6 +5,8 @@ mod group_commit;
 mod growing_group;
 mod large_segment;
 mod log_cut;
+mod log_writer;
+mod log_writer_work;
 mod sealed_group;
 mod state;
 
@@ -155,7 +157,8 @@ pub struct WalStats {
 ///    the next leader. All other committers sleep on.
 ///
 /// # Rejected
-/// A dedicated thread that writes the log costs two more context switches per commit. A timer that
+/// A dedicated thread that writes the log for committers that sleep costs two more context switches
+/// per commit. A timer that
 /// delays writes to gather larger groups gains nothing if each client waits for its commit. One
 /// write at a time gives a third of the throughput on devices that take several writes at once.
 pub struct Wal {
@@ -469,11 +472,18 @@ impl Wal {
     fn stop_worker(&self) {
         self.shared.state.lock().stop_worker = true;
         self.shared.work.notify_all();
-        if let Some(worker) = self.worker.lock().take()
-            && worker.join().is_err()
-        {
-            let message = "the log thread panicked";
-            self.shared.listener.log(Severity::Error, message);
+        let log_writer = {
+            let mut state = self.shared.state.lock();
+            state.log_writer.work.notify_all();
+            state.take_log_writer()
+        };
+        for thread in self.worker.lock().take().into_iter().chain(log_writer) {
+            // The log writer drops the log if an acknowledgement was the last to hold the engine.
+            let is_this = thread.thread().id() == std::thread::current().id();
+            if !is_this && thread.join().is_err() {
+                let message = "a thread of the log panicked";
+                self.shared.listener.log(Severity::Error, message);
+            }
         }
     }
 }

@@ -8,6 +8,7 @@ use super::{Granted, LockMode, LockOwner, LockTable};
 use crate::base::pause_points::{self, PausePoint};
 use crate::base::{Error, ErrorKind, IndexId, Result};
 use crate::txn::deadlock;
+use crate::wal::Acknowledgement;
 use parking_lot::MutexGuard;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -134,6 +135,19 @@ impl LockTable {
             (Some(observer), host) if host != 0 => observer.commit_resumes(host),
             _ => {}
         }
+    }
+
+    /// Whether the host may hold back its answer to the session of `owner`. Must be called on the
+    /// owner's thread.
+    pub(in crate::txn) fn may_hold_answer(&self, owner: &LockOwner) -> bool {
+        let (observer, host) = (self.observer.get(), owner.host());
+        observer.is_some_and(|observer| host != 0 && observer.may_hold_answer(host))
+    }
+
+    /// Makes the host hold back its answer to the session of `owner` until the result is sent;
+    /// `None` if it does not. Must be called on the owner's thread.
+    pub(in crate::txn) fn hold_answer(&self, owner: &LockOwner) -> Option<Acknowledgement> {
+        self.observer.get()?.hold_answer(owner.host())
     }
 
     pub(super) fn timed_out(&self) -> Error {

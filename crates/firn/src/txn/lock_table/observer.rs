@@ -2,6 +2,7 @@
 
 use super::LockOwner;
 use super::lock_request::LockRequest;
+use crate::wal::Acknowledgement;
 use parking_lot::RwLock;
 use std::cmp;
 use std::sync::Arc;
@@ -87,6 +88,21 @@ pub trait WaitObserver: Send + Sync {
     /// The wait of the session with context `waiter` that [`Self::commit_waits`] has announced is
     /// over. Called on its thread.
     fn commit_resumes(&self, _waiter: u64) {}
+
+    /// Whether the host can hold back its answer to the session with context `waiter`, and does
+    /// nothing else for the session before that answer: then the session's thread need not wait
+    /// until its commit is durable. Called on its thread.
+    fn may_hold_answer(&self, _waiter: u64) -> bool {
+        false
+    }
+
+    /// Makes the host hold back its answer to the session with context `waiter` until the result is
+    /// sent. Called on its thread with the log's mutex held: it must neither wait nor call the
+    /// engine. The context must stay valid until the result was sent. If that is sent with `false`,
+    /// the session must get no answer, because the outcome of its commit is unknown.
+    fn hold_answer(&self, _waiter: u64) -> Option<Acknowledgement> {
+        None
+    }
 
     /// The SQL text that the session with context `host` executes; `None` if the host cannot give
     /// it without a wait. Called from any thread, also while the lock table's locks are held: it

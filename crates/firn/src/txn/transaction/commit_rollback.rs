@@ -72,8 +72,43 @@ impl Transaction {
     /// validated; `Unsupported` for a log record over 1 GiB, or if no seqno is left; `Deadlock` if
     /// another transaction was first in an optimistic table: this one must roll back.
     pub fn commit(&mut self) -> Result<()> {
+        match self.commit_visibly()? {
+            Some(lsn) => self.wait_durable(lsn),
+            None => Ok(()),
+        }
+    }
+
+    /// As [`Self::commit`]. But if the host holds its answer back, the call may return before the
+    /// commit is durable; the host then hears of it by the [`Acknowledgement`] that
+    /// [`WaitObserver::hold_answer`] has returned. The second phase of a commit in two phases
+    /// always waits: the coordinator forgets the transaction afterwards.
+    ///
+    /// [`Acknowledgement`]: crate::wal::Acknowledgement
+    /// [`WaitObserver::hold_answer`]: crate::txn::WaitObserver::hold_answer
+    ///
+    /// # Errors
+    /// As [`Self::commit`].
+    pub fn commit_for_answer(&mut self) -> Result<()> {
+        let in_one_phase = matches!(self.phase, Phase::Active);
+        let Some(lsn) = self.commit_visibly()? else {
+            return Ok(());
+        };
+        let (pipeline, locks) = (&self.cx.pipeline, &self.cx.locks);
+        let later = in_one_phase
+            && !pipeline.is_durable(lsn)
+            && locks.may_hold_answer(&self.owner)
+            && pipeline.acknowledge_later(lsn, || locks.hold_answer(&self.owner));
+        match later {
+            true => Ok(()),
+            false => self.wait_durable(lsn),
+        }
+    }
+
+    /// Makes the changes visible and releases the locks. Returns the log position that must be
+    /// durable before the commit is acknowledged.
+    fn commit_visibly(&mut self) -> Result<Option<Lsn>> {
         let lsn = match &self.phase {
-            Phase::Idle => return Ok(()),
+            Phase::Idle => return Ok(None),
             Phase::Active if !self.has_writes() => {
                 // If one statement is the whole transaction and has written nothing, it needs no
                 // validation: all its reads had the same read point.
@@ -95,18 +130,18 @@ impl Transaction {
             Phase::Committed { lsn, in_binlog } => (!in_binlog).then_some(*lsn),
         };
         self.finish();
-        match lsn {
-            Some(lsn) => {
-                let pipeline = &self.cx.pipeline;
-                let _wait = match pipeline.is_durable(lsn) {
-                    true => None,
-                    false => CommitWait::begin(&self.cx, &self.owner),
-                };
-                let waited = pipeline.wait_durable(lsn);
-                waited.map_err(|e| unknown_outcome(&e))
-            }
-            None => Ok(()),
-        }
+        Ok(lsn)
+    }
+
+    /// Waits until the log up to `lsn` is as durable as the flush mode says.
+    fn wait_durable(&self, lsn: Lsn) -> Result<()> {
+        let pipeline = &self.cx.pipeline;
+        let _wait = match pipeline.is_durable(lsn) {
+            true => None,
+            false => CommitWait::begin(&self.cx, &self.owner),
+        };
+        let waited = pipeline.wait_durable(lsn);
+        waited.map_err(|e| unknown_outcome(&e))
     }
 
     /// Commits without waiting for durability: a later sync of the log makes the commit durable.

@@ -15,13 +15,16 @@
 //! go to a new open group.
 
 use super::super::Lsn;
-use super::super::commit_waiter::{CommitWaiter, Parker, WakeList, WakeReason};
+use super::super::commit_waiter::{
+    CommitWaiter, Committer, NextThread, Parker, WakeList, WakeReason,
+};
 use super::sealed_group::SealedGroup;
 use super::state::WalState;
 use super::{FullDiskAccess, Shared};
 use crate::base::event_listener::Severity;
 use crate::base::{Error, ErrorKind, Result};
 use parking_lot::MutexGuard;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Shared {
@@ -119,7 +122,7 @@ impl Shared {
         state.waiters.push(CommitWaiter {
             lsn,
             durable,
-            parker: parker.clone(),
+            committer: Committer::Asleep(parker.clone()),
         });
         drop(state);
         parker.wait()
@@ -127,7 +130,7 @@ impl Shared {
 
     /// Takes the open group out and writes it. Makes it durable if `durable` is set, or if one of
     /// its committers waits for that.
-    fn lead(&self, mut state: MutexGuard<'_, WalState>, durable: bool) {
+    pub(super) fn lead(&self, mut state: MutexGuard<'_, WalState>, durable: bool) {
         let group = {
             let durable = durable || state.open_wanted_durable();
             state.seal(durable)
@@ -148,7 +151,7 @@ impl Shared {
 
     /// Syncs the files of all groups that were written without a sync. The caller must have set
     /// `state.syncing`, so no other thread syncs.
-    fn sync(&self) {
+    pub(super) fn sync(&self) {
         let (target, files) = {
             // Taking `turn` waits until no thread writes or rewrites a growing group. During a
             // rewrite, the written prefix ends before that group and before the groups that share
@@ -186,7 +189,14 @@ impl Shared {
         state.collect_woken(&mut woken);
         self.durable
             .store(state.progress.durable().lsn, Ordering::Release);
+        state.log_writer.outbox.append(&mut woken.absent);
+        let log_writer = state.log_writer.has_work();
+        let log_writer = log_writer.then(|| Arc::clone(&state.log_writer.work));
         drop(state);
+        // Wake the log writer first: the device may be idle until it writes.
+        if let Some(work) = log_writer {
+            work.notify_one();
+        }
         woken.wake();
     }
 
@@ -249,7 +259,8 @@ impl WalState {
     /// Moves the committers that must wake up from the list of waiters to `woken`: those whose wait
     /// is over, or all if the log has failed. If the durable prefix waits for a sync, also moves
     /// one committer, which must sync. If [`Self::may_lead`] says so, also moves one committer,
-    /// which must write the open group. Called after every write and sync.
+    /// which must write the open group. If that committer is absent, the log writer gets the work
+    /// instead. Called after every write and sync.
     pub(super) fn collect_woken(&mut self, woken: &mut WakeList) {
         let progress = &self.progress;
         let (durable, written) = (progress.durable().lsn, progress.written().lsn);
@@ -259,16 +270,23 @@ impl WalState {
         }
         if !self.syncing
             && self.progress.needs_sync()
-            && let Some(waiter) = self.waiters.take_durable()
+            && let Some(thread) = self.waiters.take_durable()
         {
             self.syncing = true;
-            woken.push(waiter, WakeReason::Sync);
+            match thread {
+                NextThread::Committer(waiter) => woken.push(waiter, WakeReason::Sync),
+                NextThread::LogWriter => self.log_writer.syncs = true,
+            }
         }
         if self.may_lead(0)
-            && let Some(waiter) = self.waiters.take_beyond(self.sealed)
+            && let Some(thread) = self.waiters.take_beyond(self.sealed)
         {
+            match thread {
+                NextThread::Committer(waiter) => woken.push(waiter, WakeReason::Lead),
+                NextThread::LogWriter if self.log_writer.leads => return,
+                NextThread::LogWriter => self.log_writer.leads = true,
+            }
             self.called += 1;
-            woken.push(waiter, WakeReason::Lead);
         }
     }
 }

@@ -5,6 +5,7 @@ use super::super::durable_prefix::{DurablePrefix, PrefixEnd};
 use super::super::frame::{FIRST_GROUP, GROUP_HEADER, GroupHeader, blocks_for};
 use super::super::segment::{OldSegment, Segment};
 use super::super::{GroupNumber, LogEnd, Lsn, SegmentId};
+use super::log_writer_work::LogWriterWork;
 use super::sealed_group::{GrowingGroup, SealedGroup};
 use super::{
     FullDiskAccess, OutcomeRoom, WalOptions, WalStats, has_room, margin, outcome_room, takes,
@@ -67,6 +68,7 @@ pub(super) struct WalState {
     /// Whether a thread syncs, or was woken to sync.
     pub syncing: bool,
     pub waiters: CommitQueue,
+    pub log_writer: LogWriterWork,
     /// Number of committers that were woken to lead and have not begun. A write slot is reserved
     /// for each of them.
     pub called: usize,
@@ -118,6 +120,7 @@ impl WalState {
             unsynced: Vec::new(),
             syncing: false,
             waiters: CommitQueue::default(),
+            log_writer: LogWriterWork::default(),
             called: 0,
             slots: opts.syncs_in_flight.max(1),
             spare: Vec::new(),

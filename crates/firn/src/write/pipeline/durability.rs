@@ -3,7 +3,8 @@
 use super::{Pipeline, PipelineState};
 use crate::base::options::CommitDurability;
 use crate::base::{Error, ErrorKind, Result, Seqno};
-use crate::wal::Lsn;
+use crate::wal::{Acknowledgement, Lsn};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Pipeline {
@@ -49,6 +50,41 @@ impl Pipeline {
             return self.health.check();
         }
         Ok(())
+    }
+
+    /// If [`Self::wait_durable`] would sleep, arranges that an acknowledgement is sent when the
+    /// commit is durable, or with `false` in place of an error, and returns `true`. Otherwise the
+    /// caller must wait. `acknowledgement` must neither wait nor call the engine.
+    pub fn acknowledge_later(
+        self: &Arc<Self>,
+        lsn: Lsn,
+        acknowledgement: impl FnOnce() -> Option<Acknowledgement>,
+    ) -> bool {
+        if self.mutable.commit_durability() != CommitDurability::Sync {
+            return false;
+        }
+        self.wal.acknowledge_later(lsn, || {
+            let acknowledgement = acknowledgement()?;
+            // The log must not keep the pipeline alive, which keeps the log.
+            let pipeline = Arc::downgrade(self);
+            Some(Acknowledgement::new(move |durable| {
+                let pipeline = pipeline.upgrade();
+                let durable = pipeline.is_some_and(|one| one.may_acknowledge(durable));
+                acknowledgement.send(durable);
+            }))
+        })
+    }
+
+    /// Whether a commit may be acknowledged; `durable` says whether the log has made it durable.
+    /// Called on the log writer.
+    fn may_acknowledge(&self, durable: bool) -> bool {
+        if !durable {
+            self.contain_failure();
+        }
+        // After a failure, only the mutex would tell whether this commit is hidden, and its holder
+        // may wait for the log writer. Without a failure so far, it will not be hidden: it is
+        // durable already.
+        durable && !self.is_poisoned()
     }
 
     /// Makes everything appended so far durable, whatever the flush mode.

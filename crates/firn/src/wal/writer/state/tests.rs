@@ -1,5 +1,5 @@
 use super::super::super::Record;
-use super::super::super::commit_waiter::{CommitWaiter, Parker, WakeList, WakeReason};
+use super::super::super::commit_waiter::{CommitWaiter, Committer, Parker, WakeList, WakeReason};
 use super::*;
 use crate::base::work_count::counted;
 use crate::env::{Env, MemEnv};
@@ -27,7 +27,7 @@ fn wait(state: &mut WalState) {
     state.waiters.push(CommitWaiter {
         lsn: state.appended,
         durable: true,
-        parker: Parker::current(),
+        committer: Committer::Asleep(Parker::current()),
     });
 }
 
