@@ -38,6 +38,13 @@ class Result:
         warnings = tuple(tuple(plain(value) for value in row) for row in self.warnings)
         return dataclasses.replace(self, message=plain(self.message), warnings=warnings)
 
+    def without_purge(self) -> Result:
+        """The same without InnoDB's warnings of entries that its purge has not removed yet."""
+        unpurged = "Clustered index record not found"
+        rows = tuple(row for row in self.rows if unpurged not in str(row[3]))
+        affected = self.affected - len(self.rows) + len(rows)
+        return dataclasses.replace(self, affected=affected, rows=rows)
+
 
 def _plain(value: Any, database: str) -> Any:
     if not isinstance(value, str):
@@ -104,6 +111,8 @@ class KeyPair:
         InnoDB checks them in the order in which indexes were created.
         """
         reference, tested = self.results(sql, session)
+        if sql.startswith("CHECK TABLE"):
+            reference = reference.without_purge()
         if any_key:
             reference, tested = reference.without_keys(), tested.without_keys()
         self.log.append(f"{session}: {sql}  # {reference.error or reference.affected}")

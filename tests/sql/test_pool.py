@@ -338,10 +338,13 @@ def test_nodes_speak_tls(own_server: Any, tmp_path: Path) -> None:
         server.start()
         error = "SELECT connect_error FROM information_schema.firn_pool"
         _wait_for(lambda: "not trusted" in str(server.query(error)), "the reason is shown")
-        _read(server, ids[:100])
-        assert "cannot be reached: its certificate is not trusted" in (
-            server.error_log_path.read_text()
-        )
+        reason = "cannot be reached: its certificate is not trusted"
+
+        def logged() -> bool:
+            _read(server, ids[:100])
+            return reason in server.error_log_path.read_text()
+
+        _wait_for(logged, "the reason is in the error log")
         # A file that is missing keeps the engine from starting.
         server.stop()
         server.options.append("--firn-pool-tls-ca=/nowhere/ca.pem")

@@ -11,6 +11,7 @@ from pymysql.constants.ER import DUP_ENTRY, TRUNCATED_WRONG_VALUE
 from server import ENGINE, IS_FIRN, Server
 
 REFERENCE, TESTED = "ref", "dut"
+INDEX_CORRUPT = 1712
 
 # Different errors for the same refusal: a NULL that is not allowed, found by a copy (1265, 1048) or
 # by the engine (1138).
@@ -148,6 +149,9 @@ def compare(reference: Outcome, tested: Outcome, kind: str) -> str:
     # rows and detects duplicates last, so if a table has both errors it may report the other one.
     either = {reference.error, tested.error} == {DUP_ENTRY, TRUNCATED_WRONG_VALUE}
     if kind == "ddl" and either:
+        return ""
+    # InnoDB may find an index over virtual columns wrong after a restart, before its purge is done.
+    if reference.error == INDEX_CORRUPT and not tested.error:
         return ""
     if reference.error != tested.error:
         return (
