@@ -1,6 +1,6 @@
 use super::*;
 use crate::random::SplitMix64;
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 const BLOCKS: u64 = 50_000;
 
@@ -8,7 +8,7 @@ fn table(blocks: u64) -> Fingerprints {
     Fingerprints::new(blocks).unwrap()
 }
 
-fn shorts(seed: u64, count: u64) -> HashSet<u64> {
+fn shorts(seed: u64, count: u64) -> BTreeSet<u64> {
     let mut random = SplitMix64::new(seed);
     (0..count).map(|_| random.draw()).collect()
 }
