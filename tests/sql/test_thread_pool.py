@@ -43,7 +43,7 @@ def _library() -> Path:
 
 
 class LogGate:
-    """What the writes of a server's log meet (see log_gate.c)."""
+    """Lets the writes of a server's log pass, wait or fail (see log_gate.c)."""
 
     def __init__(self, server: Server) -> None:
         self.control = server.directory / "log_gate"

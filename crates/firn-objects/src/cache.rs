@@ -45,7 +45,7 @@ pub use read_ahead::Scan;
 pub const CHUNK_BYTES: u64 = 256 << 10;
 /// The largest request.
 pub const REQUEST_BYTES_MAX: u64 = 8 << 20;
-/// What the names of local files end with. Other files of the directory are left alone.
+/// The end of the names of local files. Other files of the directory are left alone.
 const SUFFIX: &str = ".chunks";
 /// Bytes that are on their way from the store at once.
 const IN_FLIGHT_BYTES_MAX: u64 = 64 << 20;
@@ -55,7 +55,7 @@ const IN_FLIGHT_PATIENCE: Duration = Duration::from_secs(30);
 /// let them pile up.
 const ANNOUNCED_MAX: usize = 256;
 
-/// What the cache is told about an object.
+/// The description of an object for the cache.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FileTraits {
     /// The size of the object.
@@ -244,7 +244,7 @@ impl Shared {
     fn remove(&self, file: &ChunkFile) {
         self.limit.lock().remove_file(file);
         self.handles.close(file);
-        // What stays behind is found at the next start, and forgotten then.
+        // The next start finds the files that stay behind, and forgets them.
         let _ = self.files.remove(file.local_path());
     }
 }

@@ -285,7 +285,7 @@ impl ObjectStore for DirStore {
         self.placed(name, &whole, &target, |from, to| {
             self.files.rename(from, to)
         })?;
-        // What stays behind is swept.
+        // The sweep removes files that stay behind.
         let _ = self.abort_upload(name, id);
         Ok(())
     }

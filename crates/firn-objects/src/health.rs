@@ -51,7 +51,7 @@ pub struct HealthStats {
     pub last_error: Option<String>,
 }
 
-/// What a request may do now.
+/// The permission of a request to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     Go,

@@ -37,7 +37,7 @@ pub struct ObjectInfo {
 /// One answer to a list.
 #[derive(Clone, Debug)]
 pub struct Page<T> {
-    /// What it holds, at most about a thousand.
+    /// The items of the page, at most about a thousand.
     pub items: Vec<T>,
     /// Asks for the next page; none after the last.
     pub next: Option<String>,
@@ -67,7 +67,7 @@ pub struct UploadInfo {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct UploadId(pub String);
 
-/// What the store answered to a part; completing the upload needs it.
+/// The answer of the store to a part; completing the upload needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartTag(pub String);
 

@@ -28,7 +28,7 @@ pub enum StorageUrl {
 pub struct Bucket {
     /// The bucket.
     pub name: String,
-    /// What the names of all objects begin with; empty, or without a slash at its ends.
+    /// The names of all objects begin with it; empty, or without a slash at its ends.
     pub prefix: String,
     /// The store, if it is not AWS: scheme, host, port.
     pub endpoint: Option<String>,

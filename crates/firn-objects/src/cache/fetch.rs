@@ -88,7 +88,7 @@ impl Shared {
             self.drop_chunk(file, chunk, seen);
             return None;
         }
-        // Whoever evicts a chunk changes its state before the hole is punched.
+        // An eviction changes the state of a chunk before it punches the hole.
         (file.seen(chunk) == Some(seen)).then_some(seen)
     }
 

@@ -34,7 +34,7 @@ pub struct Pilot<'a> {
     flight: Arc<Flight>,
 }
 
-/// Who asks for a chunk.
+/// The one that asks for a chunk.
 pub enum Claim<'a> {
     /// The caller.
     Mine(Pilot<'a>),

@@ -176,7 +176,7 @@ impl Shared {
         let file = reading.file;
         let mut runs: Vec<Vec<Claimed<'_>>> = Vec::new();
         let mut theirs: Vec<(u32, Arc<Flight>)> = Vec::new();
-        // Whoever wants a chunk that this thread has claimed waits for one request, not for many.
+        // A reader of a chunk that this thread has claimed waits for one request, not for many.
         let now = missing.len().min(REQUEST_CHUNKS_MAX);
         let mut again = missing[now..].to_vec();
         for chunk in missing[..now].iter().copied() {

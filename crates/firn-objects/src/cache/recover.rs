@@ -1,4 +1,4 @@
-//! What an earlier process has left in the directory.
+//! Takes over the files that an earlier process has left in the directory.
 
 use super::chunk::ChunkFile;
 use super::{CHUNK_BYTES, FileTraits, SUFFIX, Shared};

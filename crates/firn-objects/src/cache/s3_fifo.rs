@@ -17,7 +17,7 @@ const PASSED_MAX: usize = 1024;
 /// A chunk in a queue.
 pub type Key = (u64, u32);
 
-/// What the owner of the chunks says of the one at the head of a queue.
+/// The verdict of the chunks' owner on the one at the head of a queue.
 pub enum Fate {
     /// It is not there any more, or in no queue.
     Gone,

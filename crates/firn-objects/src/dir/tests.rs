@@ -43,7 +43,7 @@ fn leftovers(store: &DirStore) -> Vec<UploadInfo> {
     store.list_uploads_page("", None).unwrap().items
 }
 
-/// What all implementations do alike, on a real disk.
+/// The contract of all implementations, on a real disk.
 #[test]
 fn objects_come_and_go() {
     let directory = tempfile::tempdir().unwrap();
@@ -219,7 +219,7 @@ fn parts_make_an_object_and_bad_ones_do_not() {
     store.abort_upload("a/b", &id).unwrap();
 }
 
-/// What a request may leave behind when the machine dies in the middle of it.
+/// The remains of a request in the middle of which the machine dies.
 struct Expected {
     name: String,
     before: Option<Bytes>,

@@ -1,4 +1,4 @@
-//! What a simulated store does wrong.
+//! The faults of a simulated store.
 
 /// Faults, each in so many of 1,000 requests.
 #[derive(Clone, Copy, Debug, Default)]

@@ -130,7 +130,7 @@ impl MemObjects {
         (inner.requests, inner.bytes_read)
     }
 
-    /// What happens to every request before its effect.
+    /// Delays, faults and counts of a request before its effect.
     fn arrive(&self, inner: &mut Inner) -> Result<()> {
         inner.requests += 1;
         let latency_us = match inner.faults.latency_us {

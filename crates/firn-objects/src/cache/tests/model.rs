@@ -26,7 +26,7 @@ impl World {
             world.make();
         }
         let faults = Faults {
-            // What arrives whole is checked by the caller; a few bits in a chunk are many errors.
+            // The caller checks all that arrives whole; a few bits in a chunk are many errors.
             flip_read: 40,
             timeout_us: 1_000_000,
             ..Faults::all(20)

@@ -165,7 +165,7 @@ fn at_most_64_mib_are_in_flight() {
     assert_eq!(store.in_flight.lock().most_bytes, 64 * MIB);
 }
 
-/// Whoever wants a chunk of a large read waits for one request of it at most.
+/// A reader of a chunk of a large read waits for one request of it at most.
 #[test]
 fn a_large_read_claims_the_chunks_of_one_request() {
     let root = tempfile::tempdir().unwrap();

@@ -8,8 +8,8 @@
 //! or the sync that is under way then finds it. Otherwise its thread leads or syncs itself. If the
 //! first in the queue is a commit that nobody waits for, the log writer leads or syncs in its
 //! place. The log writer also sends all acknowledgements: other threads that end a write may hold
-//! locks of the engine, which what an acknowledgement calls takes, too. One wake-up of the log
-//! writer serves a whole group.
+//! locks of the engine, and an acknowledgement takes some of these. One wake-up of the log writer
+//! serves a whole group.
 
 use super::super::Lsn;
 use super::super::acknowledgement::Acknowledgement;

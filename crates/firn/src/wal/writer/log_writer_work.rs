@@ -1,4 +1,4 @@
-//! What the log writer has to do. The log's mutex guards it.
+//! The work that the log writer has. The log's mutex guards it.
 
 use super::super::acknowledgement::Acknowledgement;
 use parking_lot::Condvar;
