@@ -33,6 +33,11 @@ pub trait InternalIterator {
     fn seek_before(&mut self, user_key: &[u8]) -> Result<bool>;
     /// Moves forward. Requires a position.
     fn next(&mut self) -> Result<bool>;
+    /// Moves forward by at least one entry, and may pass further entries of the user key on which
+    /// the iterator stands. Requires a position.
+    fn next_past_versions(&mut self) -> Result<bool> {
+        self.next()
+    }
     /// Moves backward. Requires a position.
     fn prev(&mut self) -> Result<bool>;
     /// The number of entries after the position that are simple rows without another entry in
@@ -107,6 +112,9 @@ impl<T: InternalIterator + ?Sized> InternalIterator for Box<T> {
     }
     fn next(&mut self) -> Result<bool> {
         (**self).next()
+    }
+    fn next_past_versions(&mut self) -> Result<bool> {
+        (**self).next_past_versions()
     }
     fn prev(&mut self) -> Result<bool> {
         (**self).prev()

@@ -346,6 +346,14 @@ impl<I: InternalIterator> InternalIterator for MergeIter<I> {
         Ok(self.restore_order(current, on))
     }
 
+    /// Passes versions in the front source only.
+    fn next_past_versions(&mut self) -> Result<bool> {
+        match self.backward {
+            true => self.next(),
+            false => self.advance(I::next_past_versions),
+        }
+    }
+
     fn prev(&mut self) -> Result<bool> {
         let current = self.current.take().expect("positioned");
         if !self.backward {

@@ -553,7 +553,7 @@ impl<I: InternalIterator> MvccIter<I> {
                 steps += 1;
                 self.count_skip()?;
                 on = if steps < SKIPS_BEFORE_SEEK {
-                    self.inner.next()?
+                    self.inner.next_past_versions()?
                 } else {
                     self.seek_past_skip()?
                 };

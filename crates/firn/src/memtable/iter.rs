@@ -70,6 +70,11 @@ impl InternalIterator for MemtableIter {
         self.place(next)
     }
 
+    fn next_past_versions(&mut self) -> Result<bool> {
+        let next = self.current().next_key();
+        self.place(next)
+    }
+
     fn prev(&mut self) -> Result<bool> {
         let prev = self.current().prev();
         self.place(prev)

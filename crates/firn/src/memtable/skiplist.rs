@@ -314,6 +314,24 @@ impl<'a> SkiplistIter<'a> {
         Some(Self { node, head })
     }
 
+    /// The first entry of the next user key. A hot row may have dozens of versions, each in a cache
+    /// line of its own: the search goes up and down the towers and touches about log n of them.
+    pub(super) fn next_key(&self) -> Option<Self> {
+        let oldest = Probe::new(self.node.user_key(), 0);
+        let mut at = self.node;
+        let mut level = at.height() - 1;
+        loop {
+            match at.next(level) {
+                Some(next) if next.compare(&oldest) != Ordering::Greater => {
+                    at = next;
+                    level = at.height() - 1;
+                }
+                next if level == 0 => return next.map(|node| Self { node, ..*self }),
+                _ => level -= 1,
+            }
+        }
+    }
+
     #[inline]
     pub(super) fn prev(&self) -> Option<Self> {
         let (node, head) = (self.node.prev(), self.head);

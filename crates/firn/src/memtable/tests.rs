@@ -122,6 +122,14 @@ fn list_orders_like_the_model() {
                     (&expected.0[..], expected.1),
                     "seed {seed}"
                 );
+                let next = model.iter().find(|m| m.0 > expected.0);
+                assert_eq!(iter.next_past_versions().unwrap(), next.is_some());
+                if let Some(next) = next {
+                    assert_eq!(
+                        (iter.key().user_key, iter.key().seqno),
+                        (&next.0[..], next.1)
+                    );
+                }
             }
             assert_eq!(
                 get(&memtable, &key, seqno).map(|found| found.0),

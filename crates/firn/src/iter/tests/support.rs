@@ -89,6 +89,14 @@ impl InternalIterator for VecIter {
     fn next(&mut self) -> Result<bool> {
         self.place(Some(self.at.unwrap() + 1))
     }
+    fn next_past_versions(&mut self) -> Result<bool> {
+        let at = self.at.unwrap();
+        let key = &self.entries[at].0;
+        let versions = self.entries[at..].iter().take_while(|e| e.0 == *key);
+        // A source may pass fewer versions than there are.
+        let passed = versions.count().min(1 + at % 4);
+        self.place(Some(at + passed))
+    }
     fn prev(&mut self) -> Result<bool> {
         self.place(self.at.unwrap().checked_sub(1))
     }
