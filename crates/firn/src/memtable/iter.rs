@@ -71,7 +71,7 @@ impl InternalIterator for MemtableIter {
     }
 
     fn next_past_versions(&mut self) -> Result<bool> {
-        let next = self.current().next_key();
+        let next = self.current().next_past_versions();
         self.place(next)
     }
 

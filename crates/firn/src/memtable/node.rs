@@ -3,12 +3,13 @@
 //! ```text
 //!              node
 //!               v
-//! next[h-1] … next[1] next[0] | prefix, trailer, prev, lengths | key | head | tail
+//! oldest | next[h-1] … next[1] next[0] | prefix, trailer, prev, lengths | key | head | tail
 //! ```
 //!
 //! The tower of links lies in front of the node and has exactly `h` links, the height of the node.
 //! So link `i` is found without knowing `h`, and link 0 shares a cache line with the fields that a
-//! search compares.
+//! search compares. Only a node that has an older version of its user key behind it has the word
+//! `oldest`.
 
 use super::arena::{ALIGN, Arena};
 use super::atomics::{AtomicPtr, Witness};
@@ -70,11 +71,14 @@ struct Node {
     key_len: u32,
     head_len: u32,
     tail_len: u32,
-    height: u32,
+    height: u16,
+    /// Whether the word in front of the tower is there: the address of the oldest version of the
+    /// same user key that was known when the node was made.
+    has_oldest: bool,
 }
 
 /// Offset of the bytes of key and value in a node.
-const BYTES: usize = offset_of!(Node, height) + size_of::<u32>();
+const BYTES: usize = offset_of!(Node, has_oldest) + size_of::<bool>();
 
 /// Cache lines of the next node that a walk in order prefetches: enough for a row of 200 bytes with
 /// its key.
@@ -120,17 +124,19 @@ unsafe impl Send for NodeRef<'_> {}
 unsafe impl Sync for NodeRef<'_> {}
 
 impl<'a> NodeRef<'a> {
-    /// Creates a node with `height` links, not linked yet. Also returns its size in the arena,
-    /// bytes.
+    /// Creates a node with `height` links, not linked yet. `oldest` is a linked node of the same
+    /// user key that comes behind it, if one is known. Also returns the size in the arena, bytes.
     pub(super) fn new(
         arena: &'a Arena,
         height: usize,
+        oldest: Option<Self>,
         key: InternalKey<'_>,
         value: Value<'_>,
     ) -> (Self, usize) {
         assert!((1..=HEIGHT_MAX).contains(&height));
         let len = |bytes: &[u8]| u32::try_from(bytes.len()).expect("a part is below 4 GiB");
-        let tower = (height - 1) * size_of::<AtomicPtr<Node>>();
+        let words = height - 1 + usize::from(oldest.is_some());
+        let tower = words * size_of::<AtomicPtr<Node>>();
         let parts = [key.user_key, value.head, value.tail];
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
         let size = (tower + BYTES + bytes).max(tower + size_of::<Node>());
@@ -145,6 +151,10 @@ impl<'a> NodeRef<'a> {
                 let link = node.cast::<AtomicPtr<Node>>().sub(level);
                 link.write(AtomicPtr::new(null_mut()));
             }
+            if let Some(oldest) = oldest {
+                let word = node.cast::<*mut Node>().sub(height);
+                word.write(oldest.node.as_ptr());
+            }
             node.write(Node {
                 next: AtomicPtr::new(null_mut()),
                 prefix: prefix_words(key.user_key),
@@ -154,7 +164,8 @@ impl<'a> NodeRef<'a> {
                 key_len: len(key.user_key),
                 head_len: len(value.head),
                 tail_len: len(value.tail),
-                height: height as u32,
+                height: height as u16,
+                has_oldest: oldest.is_some(),
             });
             let mut to = node.cast::<u8>().add(BYTES);
             for part in parts {
@@ -226,6 +237,28 @@ impl<'a> NodeRef<'a> {
         // SAFETY: `NodeRef::new` initialized the node, which lives for `'a`, and `height` never
         // changes.
         unsafe { (*self.node.as_ptr()).height as usize }
+    }
+
+    /// The oldest version of this node's user key that was known when the node was made; the node
+    /// itself if there was none. All nodes in between have the same user key.
+    #[inline]
+    pub(super) fn oldest(self) -> Self {
+        // SAFETY: `NodeRef::new` initialized the node, which lives for `'a`, and `has_oldest` never
+        // changes.
+        if !unsafe { (*self.node.as_ptr()).has_oldest } {
+            return self;
+        }
+        // SAFETY: the word in front of the tower is there, and `NodeRef::new` initialized it with
+        // the address of a node in the same arena. It never changes.
+        let oldest = unsafe { *self.node.as_ptr().cast::<*mut Node>().sub(self.height()) };
+        Self::from_ptr(oldest).expect("the address of a node")
+    }
+
+    /// Whether this entry has the given user key.
+    #[inline]
+    pub(super) fn has_key(self, user_key: &[u8]) -> bool {
+        self.witness().read();
+        self.user_key() == user_key
     }
 
     /// The next node at `level`, which must be below the height.
