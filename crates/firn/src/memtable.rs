@@ -158,7 +158,8 @@ impl Memtable {
     }
 
     /// Memory of the entries, bytes: keys, values, links and padding. It only grows. The same
-    /// entries take the same memory in any order of insertion.
+    /// entries take the same memory in any order of insertion that keeps the order of the versions
+    /// of each key.
     pub fn size_bytes(&self) -> u64 {
         self.size.load(Ordering::Relaxed)
     }

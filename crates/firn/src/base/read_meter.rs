@@ -15,7 +15,7 @@ pub struct ThreadReads {
     /// Reads of files that were requested ahead.
     pub prefetched: u64,
     /// Entries that reads have passed over: old versions, deletions, and entries newer than the
-    /// read.
+    /// read. Versions that a memtable passes in one step count as one.
     pub passed_over: u64,
 }
 

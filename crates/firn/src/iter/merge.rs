@@ -12,8 +12,8 @@ use std::cmp::Ordering;
 /// without any comparison: these rows lie in the front source, below the next key of the others.
 ///
 /// Invariant: after a move forwards, each other source stands on its first entry after the current
-/// entry, or is exhausted if it has none. After a move backwards, it stands on its last entry
-/// before the current entry. A change of direction moves each other source to the other side of the
+/// entry, or is exhausted if it has none. (After `next_past_versions` it may stand beyond entries
+/// of that user key.) After a move backwards, it stands on its last entry before the current entry. A change of direction moves each other source to the other side of the
 /// current entry.
 ///
 /// The sources are given newest first. Their order decides only between entries with equal user key
@@ -302,7 +302,7 @@ impl<I: InternalIterator> MergeIter<I> {
             };
             // Go on until the source stands beyond the current entry of the merge. The step above
             // suffices, unless the source has gained entries since it was positioned, as a memtable
-            // may.
+            // may, or has passed versions of the current key.
             while on {
                 let order = child.key().cmp(&pivot).then(i.cmp(&current));
                 match (backward, order) {

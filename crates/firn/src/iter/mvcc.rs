@@ -10,8 +10,8 @@ use crate::base::{Error, ErrorKind, InternalIterator, Kind, Result, Seqno, Value
 use saved_entry::SavedEntry;
 use std::sync::Arc;
 
-/// Number of older entries of one user key that an iterator skips one by one before it skips the
-/// rest with a seek.
+/// Number of steps that an iterator makes within one user key before it skips the rest of the key
+/// with a seek.
 const SKIPS_BEFORE_SEEK: u32 = 8;
 
 /// Number of skipped entries after which an iterator calls its interrupt function.
@@ -361,7 +361,7 @@ impl<I: InternalIterator> MvccIter<I> {
             Position::Inner => {
                 self.skip.clear();
                 self.skip.extend_from_slice(self.inner.key().user_key);
-                let on = self.inner.next()?;
+                let on = self.inner.next_past_versions()?;
                 self.forward(on, true)
             }
             Position::Saved => {
@@ -575,7 +575,9 @@ impl<I: InternalIterator> MvccIter<I> {
             steps = if visible { 0 } else { steps + 1 };
             let bound = self.read_at.past_invisible(key.seqno);
             self.count_skip()?;
-            on = if steps < SKIPS_BEFORE_SEEK {
+            on = if visible {
+                self.inner.next_past_versions()?
+            } else if steps < SKIPS_BEFORE_SEEK {
                 self.inner.next()?
             } else {
                 steps = 1;

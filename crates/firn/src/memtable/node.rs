@@ -16,7 +16,6 @@ use super::atomics::{AtomicPtr, Witness};
 use crate::base::{InternalKey, Kind, Value, key};
 use std::cmp::Ordering;
 use std::marker::PhantomData;
-use std::mem::offset_of;
 use std::ptr::{NonNull, addr_of, null_mut};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -77,8 +76,9 @@ struct Node {
     has_oldest: bool,
 }
 
-/// Offset of the bytes of key and value in a node.
-const BYTES: usize = offset_of!(Node, has_oldest) + size_of::<bool>();
+/// Offset of the bytes of key and value in a node. It is a multiple of eight, so a key begins at a
+/// whole word.
+const BYTES: usize = size_of::<Node>();
 
 /// Cache lines of the next node that a walk in order prefetches: enough for a row of 200 bytes with
 /// its key.
@@ -92,7 +92,9 @@ const PREFETCHED_LINES: usize = 4;
 /// - A `NodeRef` points to a node that [`NodeRef::new`] initialized. The node's plain fields never
 ///   change afterwards, and the arena, which lives for `'a`, keeps it in place.
 /// - Nodes are found through links, which are stored with Release and loaded with Acquire, so a
-///   reader sees the fields.
+///   reader sees the fields. A node found through the word `oldest` of another node was found
+///   through links by the thread that made that node, before it linked that node, so a reader sees
+///   its fields, too.
 /// - A node is reached at a level only through a link of that level, so its tower includes the
 ///   level.
 /// - No Rust reference to a whole node is ever made, since the tower is not part of the type.
@@ -139,8 +141,7 @@ impl<'a> NodeRef<'a> {
         let tower = words * size_of::<AtomicPtr<Node>>();
         let parts = [key.user_key, value.head, value.tail];
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
-        let size = (tower + BYTES + bytes).max(tower + size_of::<Node>());
-        let size = size.next_multiple_of(ALIGN);
+        let size = (tower + BYTES + bytes).next_multiple_of(ALIGN);
         let piece = arena.alloc(size);
         // SAFETY: `piece` has `size` bytes, aligned to `ALIGN`, which is a node's alignment, and no
         // other thread knows it. The tower's length is a multiple of that alignment. Tower, fields
@@ -248,17 +249,13 @@ impl<'a> NodeRef<'a> {
         if !unsafe { (*self.node.as_ptr()).has_oldest } {
             return self;
         }
+        self.witness().read();
         // SAFETY: the word in front of the tower is there, and `NodeRef::new` initialized it with
         // the address of a node in the same arena. It never changes.
         let oldest = unsafe { *self.node.as_ptr().cast::<*mut Node>().sub(self.height()) };
-        Self::from_ptr(oldest).expect("the address of a node")
-    }
-
-    /// Whether this entry has the given user key.
-    #[inline]
-    pub(super) fn has_key(self, user_key: &[u8]) -> bool {
-        self.witness().read();
-        self.user_key() == user_key
+        let oldest = Self::from_ptr(oldest).expect("the address of a node");
+        oldest.witness().read();
+        oldest
     }
 
     /// The next node at `level`, which must be below the height.
@@ -339,23 +336,38 @@ impl<'a> NodeRef<'a> {
     /// Compares this entry with `probe`.
     #[inline]
     pub(super) fn compare(self, probe: &Probe<'_>) -> Ordering {
+        // SAFETY: `NodeRef::new` initialized the node, which lives for `'a`, and `trailer` never
+        // changes.
+        let trailer = unsafe { (*self.node.as_ptr()).trailer };
+        self.compare_keys(probe)
+            .then_with(|| probe.trailer.cmp(&trailer))
+    }
+
+    /// Compares the user keys of this entry and `probe`. If their prefixes differ, or both keys are
+    /// short, it reads no byte of the key, which may lie in another cache line.
+    #[inline]
+    fn compare_keys(self, probe: &Probe<'_>) -> Ordering {
         self.witness().read();
-        // SAFETY: `NodeRef::new` initialized the node, which lives for `'a`, and these fields never
-        // change.
-        let (prefix, trailer) =
-            unsafe { ((*self.node.as_ptr()).prefix, (*self.node.as_ptr()).trailer) };
+        // SAFETY: `NodeRef::new` initialized the node, which lives for `'a`, and `prefix` never
+        // changes.
+        let prefix = unsafe { (*self.node.as_ptr()).prefix };
         if prefix[0] != probe.prefix[0] {
             return prefix[0].cmp(&probe.prefix[0]);
         }
         if prefix[1] != probe.prefix[1] {
             return prefix[1].cmp(&probe.prefix[1]);
         }
-        let keys = if self.key_len() <= 16 && probe.user_key.len() <= 16 {
+        if self.key_len() <= 16 && probe.user_key.len() <= 16 {
             self.key_len().cmp(&probe.user_key.len())
         } else {
             self.user_key().cmp(probe.user_key)
-        };
-        keys.then_with(|| probe.trailer.cmp(&trailer))
+        }
+    }
+
+    /// Whether this entry has the user key of `probe`.
+    #[inline]
+    pub(super) fn has_key_of(self, probe: &Probe<'_>) -> bool {
+        self.compare_keys(probe) == Ordering::Equal
     }
 
     /// Whether this entry has the user key and the trailer of `probe`.

@@ -28,7 +28,8 @@ const BRANCHING: u64 = 4;
 ///   in between are versions of that key, also those linked later.
 ///
 /// Heights derive from the hash of the key and the seqno, not from random numbers: the same inserts
-/// make the same list, of the same size, in any order.
+/// make the same list, of the same size, in any order that keeps the order of the versions of each
+/// key. Commits and replay insert the oldest version of a key first.
 ///
 /// Rejected:
 ///
@@ -149,7 +150,7 @@ impl Skiplist {
         if splice.after[0].is_some_and(|after| after.is(&probe)) {
             return None;
         }
-        let older = splice.after[0].filter(|after| after.has_key(key.user_key));
+        let older = splice.after[0].filter(|after| after.has_key_of(&probe));
         let oldest = older.map(NodeRef::oldest);
         let (node, size) = NodeRef::new(&self.arena, height, oldest, key, value);
         let mut nested = true;

@@ -90,3 +90,37 @@ fn moves_at_newer_snapshots_see_what_was_added_in_front() {
         }
     }
 }
+
+/// The wrappers between a scan and a memtable hand the one step on. A hot row costs a scan no entry
+/// more than a row with one version does.
+#[test]
+fn a_scan_passes_the_versions_of_a_memtable_in_one_step() {
+    let memtable = Arc::new(Memtable::new(1, 0));
+    let insert = |key: &[u8], seqno, kind| {
+        memtable.insert(InternalKey::new(key, seqno, kind), Value::EMPTY);
+    };
+    for seqno in 1..=7 {
+        insert(b"hot", seqno, Kind::Put);
+        insert(
+            b"gone",
+            10 + seqno,
+            [Kind::Put, Kind::Delete][usize::from(seqno == 7)],
+        );
+    }
+    insert(b"last", 8, Kind::Put);
+    let still = VecIter::new(vec![(b"next".to_vec(), 9, Kind::Put, Vec::new())]);
+    let sources = vec![
+        Box::new(Source::Grows(memtable.iter())),
+        Box::new(Source::Still(still)),
+    ];
+    let mut iter = MvccIter::new(MergeIter::new(sources), ReadAt::snapshot(20));
+    assert!(iter.seek_ge(b"").unwrap());
+    assert_eq!(iter.user_key(), b"hot");
+    assert_eq!(iter.skipped_entries(), 1, "the deletion");
+    for key in [&b"last"[..], b"next"] {
+        assert!(iter.next().unwrap());
+        assert_eq!(iter.user_key(), key);
+    }
+    assert!(!iter.next().unwrap());
+    assert_eq!(iter.skipped_entries(), 1);
+}

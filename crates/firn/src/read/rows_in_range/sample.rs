@@ -2,7 +2,7 @@
 //! typical of the entries up to the next sample.
 
 use super::sources::RangeSources;
-use crate::base::{ErrorKind, Result, Seqno};
+use crate::base::{ErrorKind, InternalIterator, Result, Seqno};
 use crate::iter::{Interrupt, MergeIter, MvccIter, ReadAt};
 use crate::read::scan::{ScanRange, ScanSource};
 use std::ops::ControlFlow;
@@ -26,9 +26,9 @@ pub(super) enum SampleEnd {
     All(u64),
     /// The sample ended at the row with this key, which is not counted.
     Until { rows: u64, key: Vec<u8> },
-    /// The sample ended between two rows, among deletions and old versions. It has passed `passed`
-    /// entries in all, of which `rows` are rows.
-    Amid { rows: u64, passed: u64 },
+    /// The sample ended between two rows, among deletions and old versions, at an entry with this
+    /// key. It has passed `rows` rows.
+    Amid { rows: u64, key: Vec<u8> },
 }
 
 /// Reads rows of a range as a scan would see them.
@@ -77,8 +77,8 @@ impl SampleReader {
             match self.met(found, rows, to)? {
                 ControlFlow::Break(Some(read)) => return Ok(read),
                 ControlFlow::Break(None) => {
-                    let passed = rows + skips;
-                    return Ok(SampleEnd::Amid { rows, passed });
+                    let key = self.entries.inner().key().user_key.to_vec();
+                    return Ok(SampleEnd::Amid { rows, key });
                 }
                 ControlFlow::Continue(()) => {}
             }
@@ -136,14 +136,10 @@ pub(super) fn sampled_rows(reading: &mut SampleReader, sources: &RangeSources<'_
         let end = next.or(sources.range.upper.as_deref());
         rows += match reading.read(start, end, PART_ROWS, PART_SKIPS)? {
             SampleEnd::All(rows) => rows as f64,
-            SampleEnd::Until { rows, key } => {
+            SampleEnd::Until { rows, key } | SampleEnd::Amid { rows, key } => {
                 let passed = sources.between(start, Some(&key))?.max(1);
                 let all = sources.between(start, end)?.max(passed);
                 rows as f64 * all as f64 / passed as f64
-            }
-            SampleEnd::Amid { rows, passed } => {
-                let all = sources.between(start, end)?.max(passed);
-                rows as f64 * all as f64 / passed.max(1) as f64
             }
         };
     }

@@ -107,3 +107,40 @@ fn a_reader_of_a_growing_list() {
         check(&list, &[3, 4, 5]);
     });
 }
+
+/// Two writers link versions of one key in front of an older one, and a third version comes late,
+/// while a reader passes the versions in one step: it meets a complete node of that key or the next
+/// key, never a key in front.
+#[test]
+fn a_reader_passes_versions_that_are_being_linked() {
+    loom::model(|| {
+        let list = Arc::new(Skiplist::new());
+        let version = |list: &Skiplist, seqno| {
+            let key = InternalKey::new(&[4], seqno, Kind::Put);
+            list.insert_with_height(&mut list.splice(), 1, key, Value::EMPTY)
+                .expect("a version of its own");
+        };
+        insert(&list, &mut list.splice(), 3, 1);
+        insert(&list, &mut list.splice(), 5, 1);
+        version(&list, 2);
+        let writers = [3, 4].map(|newer| {
+            let list = Arc::clone(&list);
+            thread::spawn(move || {
+                version(&list, newer);
+                if newer == 4 {
+                    version(&list, 1);
+                }
+            })
+        });
+        let newest = list.at_or_after(&[4], 9).expect("was there before");
+        let seqno = newest.key().seqno;
+        let passed = newest.next_past_versions().expect("5 was there before");
+        let key = passed.key();
+        let late = key.user_key == [4] && key.seqno == 1;
+        assert!(key.user_key == [5] || late, "from {seqno} to {key:?}");
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        check(&list, &[3, 4, 4, 4, 4, 5]);
+    });
+}

@@ -144,6 +144,51 @@ fn the_same_entry_enters_once_whoever_wins() {
     }
 }
 
+/// From each version, one step passes all versions that were there when it was made, whatever the
+/// heights of the towers and the sizes of the entries.
+#[test]
+fn one_step_passes_the_versions_of_a_key() {
+    let list = Skiplist::new();
+    let mut splice = list.splice();
+    let large = vec![7; 20 << 10];
+    let mut insert = |key: &[u8], seqno, height| {
+        let key = InternalKey::new(key, seqno, Kind::Put);
+        let value = if seqno == 5 { &large[..] } else { b"" };
+        let size = list.insert_with_height(&mut splice, height, key, Value::whole(value));
+        size.expect("a new entry")
+    };
+    insert(b"hos", 9, 1);
+    insert(b"hot", 3, 1);
+    for (seqno, height) in [(4, 2), (5, 1), (6, HEIGHT_MAX), (7, 3)] {
+        insert(b"hot", seqno, height);
+    }
+    insert(b"hot0", 9, 2);
+    let to = |seqno| {
+        let from = list.at_or_after(b"hot", seqno).unwrap();
+        assert_eq!(from.key().seqno, seqno);
+        let key = from.next_past_versions().unwrap().key();
+        (key.user_key, key.seqno)
+    };
+    for seqno in 3..=7 {
+        assert_eq!(to(seqno), (&b"hot0"[..], 9));
+    }
+    // Versions that come late, within those that are known and behind the oldest one.
+    let size = insert(b"hot", 2, 2);
+    assert_eq!(
+        size,
+        (56 + 8 + 3usize).next_multiple_of(8),
+        "it is the oldest"
+    );
+    for seqno in 3..=7 {
+        assert_eq!(to(seqno), (&b"hot"[..], 2));
+    }
+    assert_eq!(to(2), (&b"hot0"[..], 9));
+    let size = insert(b"hot", 8, 2);
+    assert_eq!(size, (56 + 8 + 8 + 3usize).next_multiple_of(8));
+    assert_eq!(to(8), (&b"hot"[..], 2), "version 7 names version 3");
+    check_levels(&list, 0);
+}
+
 #[test]
 fn a_quarter_of_the_nodes_reaches_each_next_level() {
     let mut counts = [0u64; HEIGHT_MAX];
