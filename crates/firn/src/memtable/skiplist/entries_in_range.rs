@@ -143,7 +143,7 @@ fn below(node: crate::memtable::node::NodeRef<'_>, hi: Option<&Probe<'_>>) -> bo
     hi.is_none_or(|hi| node.compare(hi) == Ordering::Less)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::base::{InternalKey, Value};
