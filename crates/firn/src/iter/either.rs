@@ -22,6 +22,7 @@ macro_rules! iterator_of_variants {
             fn next(&mut self) -> $crate::base::Result<bool> {
                 match self { $(Self::$variant(iter) => iter.next(),)+ }
             }
+            #[inline]
             fn next_past_versions(&mut self) -> $crate::base::Result<bool> {
                 match self { $(Self::$variant(iter) => iter.next_past_versions(),)+ }
             }

@@ -347,6 +347,7 @@ impl<I: InternalIterator> InternalIterator for MergeIter<I> {
     }
 
     /// Passes versions in the front source only.
+    #[inline]
     fn next_past_versions(&mut self) -> Result<bool> {
         match self.backward {
             true => self.next(),
