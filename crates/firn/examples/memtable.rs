@@ -4,6 +4,7 @@
 //! each entry, the best of three rounds: a busy machine disturbs that less than the clock.
 
 use firn::base::{InternalIterator, InternalKey, Kind, Value};
+use firn::iter::{MergeIter, MvccIter, ReadAt};
 use firn::memtable::Memtable;
 use std::hint::black_box;
 use std::sync::Arc;
@@ -53,6 +54,35 @@ fn filled() -> Arc<Memtable> {
         insert(&memtable, scattered(n), n + 1);
     }
     memtable
+}
+
+/// A memtable in which each row has `versions` versions, written as transactions update hot rows:
+/// in random order, the newest last.
+fn versioned(versions: u64) -> Arc<Memtable> {
+    let memtable = Arc::new(Memtable::new(1, 1));
+    let rows = ENTRIES / versions;
+    for n in 0..rows * versions {
+        insert(&memtable, n * 7919 % rows, n + 1);
+    }
+    memtable
+}
+
+/// Ranges of a hundred rows, one after another in random order, as a scan reads them. Nanoseconds
+/// for each row.
+fn scan_rows(memtable: &Arc<Memtable>, versions: u64) -> f64 {
+    let rows = ENTRIES / versions;
+    let merged = MergeIter::new(vec![memtable.iter()]);
+    let mut iter = MvccIter::new(merged, ReadAt::latest());
+    nanos(|| {
+        for range in 0..ENTRIES / 100 {
+            let mut on = iter.seek_ge(&key(range * 7919 % (rows - 100))).unwrap();
+            for _ in 0..100 {
+                assert!(on);
+                black_box(iter.value().len());
+                on = iter.next().unwrap();
+            }
+        }
+    })
 }
 
 fn fill_by(threads: u64) -> f64 {
@@ -130,4 +160,11 @@ fn main() {
             }
         })
     });
+    for versions in [1, 2, 4, 20] {
+        let memtable = versioned(versions);
+        best(
+            &format!("scan of rows, versions of each: {versions}"),
+            || scan_rows(&memtable, versions),
+        );
+    }
 }

@@ -253,9 +253,7 @@ impl<'a> NodeRef<'a> {
         // SAFETY: the word in front of the tower is there, and `NodeRef::new` initialized it with
         // the address of a node in the same arena. It never changes.
         let oldest = unsafe { *self.node.as_ptr().cast::<*mut Node>().sub(self.height()) };
-        let oldest = Self::from_ptr(oldest).expect("the address of a node");
-        oldest.witness().read();
-        oldest
+        Self::from_ptr(oldest).expect("the address of a node")
     }
 
     /// The next node at `level`, which must be below the height.
@@ -277,7 +275,8 @@ impl<'a> NodeRef<'a> {
         let _ = level;
     }
 
-    /// Prefetches the next entry, or its first lines if it is large.
+    /// Prefetches what a scan needs once it leaves this entry: the next entry, or its first lines if
+    /// it is large, and the link of the oldest version of this one.
     #[inline]
     pub(super) fn prefetch_following(self) {
         #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
@@ -288,6 +287,9 @@ impl<'a> NodeRef<'a> {
                 // SAFETY: a prefetch reads nothing, whatever the address.
                 unsafe { _mm_prefetch::<_MM_HINT_T0>(next.wrapping_add(line * 64)) };
             }
+            let oldest = self.oldest().node.as_ptr().cast_const().cast::<i8>();
+            // SAFETY: as above.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(oldest) };
         }
     }
 
@@ -336,38 +338,34 @@ impl<'a> NodeRef<'a> {
     /// Compares this entry with `probe`.
     #[inline]
     pub(super) fn compare(self, probe: &Probe<'_>) -> Ordering {
-        // SAFETY: `NodeRef::new` initialized the node, which lives for `'a`, and `trailer` never
-        // changes.
-        let trailer = unsafe { (*self.node.as_ptr()).trailer };
-        self.compare_keys(probe)
-            .then_with(|| probe.trailer.cmp(&trailer))
-    }
-
-    /// Compares the user keys of this entry and `probe`. If their prefixes differ, or both keys are
-    /// short, it reads no byte of the key, which may lie in another cache line.
-    #[inline]
-    fn compare_keys(self, probe: &Probe<'_>) -> Ordering {
         self.witness().read();
-        // SAFETY: `NodeRef::new` initialized the node, which lives for `'a`, and `prefix` never
-        // changes.
-        let prefix = unsafe { (*self.node.as_ptr()).prefix };
+        // SAFETY: `NodeRef::new` initialized the node, which lives for `'a`, and these fields never
+        // change.
+        let (prefix, trailer) =
+            unsafe { ((*self.node.as_ptr()).prefix, (*self.node.as_ptr()).trailer) };
         if prefix[0] != probe.prefix[0] {
             return prefix[0].cmp(&probe.prefix[0]);
         }
         if prefix[1] != probe.prefix[1] {
             return prefix[1].cmp(&probe.prefix[1]);
         }
-        if self.key_len() <= 16 && probe.user_key.len() <= 16 {
+        let keys = if self.key_len() <= 16 && probe.user_key.len() <= 16 {
             self.key_len().cmp(&probe.user_key.len())
         } else {
             self.user_key().cmp(probe.user_key)
-        }
+        };
+        keys.then_with(|| probe.trailer.cmp(&trailer))
     }
 
-    /// Whether this entry has the user key of `probe`.
+    /// Whether this entry has the user key of `probe`. If the prefixes differ, it reads no byte of
+    /// the key, which may lie in another cache line.
     #[inline]
     pub(super) fn has_key_of(self, probe: &Probe<'_>) -> bool {
-        self.compare_keys(probe) == Ordering::Equal
+        self.witness().read();
+        // SAFETY: `NodeRef::new` initialized the node, which lives for `'a`, and `prefix` never
+        // changes.
+        let prefix = unsafe { (*self.node.as_ptr()).prefix };
+        prefix == probe.prefix && self.user_key() == probe.user_key
     }
 
     /// Whether this entry has the user key and the trailer of `probe`.
