@@ -282,6 +282,40 @@ fn a_deadlock_search_does_not_walk_through_queues() {
     }
 }
 
+/// Thousands of sessions that insert children of one parent row share its lock.
+#[test]
+fn an_attempt_and_a_release_do_not_look_at_all_sharers() {
+    use crate::base::work_count::counted;
+    use crate::txn::lock_table::lock_queue::{LockAttempt, LockQueue};
+    const MANY: u64 = 10_000;
+    let owners: Vec<_> = (0..MANY).map(|id| LockOwner::new(id + 1, 0)).collect();
+    let ((), work) = counted(|| {
+        let mut queue = LockQueue::new(&owners[0], Shared);
+        for owner in &owners[1..] {
+            assert_eq!(queue.attempt(owner, Shared), LockAttempt::Granted);
+            assert_eq!(queue.attempt(owner, Shared), LockAttempt::Held);
+            let blocked = LockAttempt::Blocked { upgrade: true };
+            assert_eq!(queue.attempt(owner, Exclusive), blocked);
+        }
+        let stranger = LockOwner::new(MANY + 1, 0);
+        assert_eq!(queue.mode_of(&stranger), None);
+        assert!(!queue.remove_holder(&stranger));
+        let (last, others) = owners.split_last().unwrap();
+        // From both ends and from the middle.
+        for at in 0..others.len() {
+            let at = at * 7919 % others.len();
+            assert!(queue.remove_holder(&others[at]));
+            assert!(!queue.remove_holder(&others[at]));
+        }
+        assert_eq!(queue.attempt(last, Exclusive), LockAttempt::Upgraded);
+        assert_eq!(queue.mode_of(last), Some(Exclusive));
+        let blocked = LockAttempt::Blocked { upgrade: false };
+        assert_eq!(queue.attempt(&stranger, Shared), blocked);
+        assert!(queue.remove_holder(last) && queue.is_free());
+    });
+    assert_eq!(work.holders, 0, "{work:?}");
+}
+
 /// A host that orders no commits hears of no more waits than it needs, and a wait that begins does
 /// not visit the requests ahead of it.
 #[test]
