@@ -141,6 +141,17 @@ impl LockQueue {
         first.expect("it holds the row alone").mode = LockMode::Exclusive;
     }
 
+    /// Makes the lock of `owner` shared. Returns whether it holds the row. Call
+    /// [`LockQueue::grant`] afterwards.
+    pub(super) fn share(&mut self, owner: &Arc<LockOwner>) -> bool {
+        if let Some(first) = &mut self.first
+            && Arc::ptr_eq(&first.owner, owner)
+        {
+            first.mode = LockMode::Shared;
+        }
+        self.mode_of(owner).is_some()
+    }
+
     /// Adds `owner`, which does not hold the row, to the holders.
     pub(super) fn add_holder(&mut self, owner: &Arc<LockOwner>, mode: LockMode) {
         let holder = LockHolder {

@@ -53,6 +53,51 @@ fn policies_that_do_not_wait() {
     }
 }
 
+/// What a duplicate's lock becomes: requests for an exclusive lock go on waiting, shared ones that
+/// are first do not.
+#[test]
+fn an_exclusive_lock_becomes_shared() {
+    for table in tables() {
+        let [one, two, three] = [1, 2, 3].map(|id| LockOwner::new(id, 0));
+        table.acquire(&one, b"a", Exclusive, LONG).unwrap();
+        // Locks of other keys, after which a table that merges has merged the first one.
+        for n in 0..100u32 {
+            table
+                .acquire(&one, &n.to_be_bytes(), Exclusive, LONG)
+                .unwrap();
+        }
+        table.share(&one, b"a");
+        assert_eq!(table.holds(&one, b"a"), Some(Shared));
+        assert_eq!(one.locks_held(), 101);
+        assert!(table.only_shares(&one, b"a"));
+        assert!(table.acquire(&two, b"a", Exclusive, BRIEF).is_err());
+        assert_eq!(table.acquire(&two, b"a", Shared, BRIEF).unwrap(), NEWLY);
+        table.release_all(&two);
+        // With requests in the queue.
+        table.acquire(&one, b"a", Exclusive, LONG).unwrap();
+        std::thread::scope(|scope| {
+            let shared = scope.spawn(|| table.acquire(&two, b"a", Shared, LONG));
+            while table.waits().is_empty() {
+                std::thread::yield_now();
+            }
+            let exclusive = scope.spawn(|| table.acquire(&three, b"a", Exclusive, LONG));
+            while table.waits().len() < 2 {
+                std::thread::yield_now();
+            }
+            table.share(&one, b"a");
+            shared.join().unwrap().unwrap();
+            assert_eq!(table.holds(&one, b"a"), Some(Shared));
+            assert_eq!(table.holds(&three, b"a"), None);
+            table.release_all(&two);
+            assert_eq!(table.waits().len(), 1);
+            table.release_all(&one);
+            exclusive.join().unwrap().unwrap();
+        });
+        table.release_all(&three);
+        assert!(table.locks(10).is_empty());
+    }
+}
+
 #[test]
 fn release_all_frees_everything() {
     for table in tables() {
