@@ -22,7 +22,7 @@ pub struct WorkCount {
     pub tables: u64,
     /// Waiting lock requests and waiting committers that loops have looked at.
     pub waiters: u64,
-    /// Holders of rows that a deadlock search looked at.
+    /// Holders of rows that were looked at, one by one.
     pub holders: u64,
     /// Blob files that a search for garbage looked at.
     pub blob_files: u64,
@@ -118,10 +118,10 @@ pub fn waiter_seen() {
     counting::add(|work| work.waiters += 1);
 }
 
-/// Counts holders of a row that a deadlock search looks at.
+/// Counts a holder of a row.
 #[inline(always)]
-pub fn holders_seen(holders: usize) {
-    counting::add(|work| work.holders += holders as u64);
+pub fn holder_seen() {
+    counting::add(|work| work.holders += 1);
 }
 
 /// Counts blob files that a search for garbage looks at.

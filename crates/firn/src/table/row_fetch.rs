@@ -461,6 +461,9 @@ impl RowFetch {
         }
         match self.row_at(txn, point, record)? {
             true => Ok(true),
+            // At READ COMMITTED the entry may be older than the one that a cascade of this
+            // statement has deleted with the row: another session has changed it since `point`.
+            false if txn.has_written(&self.row_key)? => Ok(false),
             false => Err(self.dangling()),
         }
     }

@@ -258,15 +258,21 @@ impl RowLock {
         }
     }
 
-    /// Releases the locks of the row last read and of its entry, if reading that row took them.
+    /// Releases the locks of the row last read and of its entry, if reading that row took them. They
+    /// stay if the transaction has written the row since, by the cascade of a function in the
+    /// condition for example, or if a damaged file leaves that open.
     pub(super) fn give_back(&mut self, txn: &Transaction, row_key: &[u8]) {
         self.forget_shown();
-        if self.is_on() && std::mem::take(&mut self.newly) {
+        let newly = self.is_on() && std::mem::take(&mut self.newly);
+        let entry = std::mem::take(&mut self.entry);
+        if !newly && entry.is_empty() || txn.has_written(row_key).unwrap_or(true) {
+            return;
+        }
+        if newly {
             txn.unlock(row_key);
         }
-        if !self.entry.is_empty() {
-            txn.unlock(&self.entry);
-            self.entry.clear();
+        if !entry.is_empty() {
+            txn.unlock(&entry);
         }
     }
 }

@@ -45,6 +45,9 @@ struct ActivePart {
     /// Number of new keys that the transactions in this part of the slot have written so far. It
     /// never decreases.
     written: AtomicU64,
+    /// Number of prepared transactions of this part whose sessions have ended so far. It is raised
+    /// before such a session's write set is cleared.
+    left: AtomicU64,
     /// The new keys of each transaction, by the address of its owner.
     inserters: Mutex<HashMap<usize, UncommittedKeys, BuildHasherDefault<NumberHasher>>>,
 }
@@ -145,6 +148,31 @@ impl ActiveInserts {
         for slot in (0..SLOTS).filter(|slot| bits & 1 << slot != 0) {
             let mut inserters = self.part(slot, owner).inserters.lock();
             inserters.insert(address(owner), UncommittedKeys::Prepared(Arc::clone(&keys)));
+            self.part(slot, owner).left.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Number of prepared transactions in the slot of `index` whose sessions have ended so far.
+    fn left(&self, index: IndexId) -> u64 {
+        let slot = index as usize % SLOTS;
+        let parts = &self.parts[slot * PARTS..][..PARTS];
+        let left = parts.iter().map(|part| part.left.load(Ordering::SeqCst));
+        left.fold(0, u64::wrapping_add)
+    }
+
+    /// Repeats `search`, which looks into the write sets of sessions, until no prepared transaction
+    /// has left its session meanwhile: its keys leave the write set then and are listed apart.
+    fn while_none_leaves<T>(
+        &self,
+        index: IndexId,
+        mut search: impl FnMut() -> Result<T>,
+    ) -> Result<T> {
+        loop {
+            let before = self.left(index);
+            let found = search()?;
+            if self.left(index) == before {
+                return Ok(found);
+            }
         }
     }
 
@@ -211,23 +239,26 @@ impl ActiveInserts {
         (lower, upper): (&[u8], &[u8]),
         nearest: Nearest,
     ) -> Result<Option<Vec<u8>>> {
-        let mut best: Option<Vec<u8>> = None;
-        for keys in self.others(index, owner) {
-            let (from, below) = match (&best, nearest) {
-                (None, _) => (lower, upper),
-                (Some(key), Nearest::Smallest) => (lower, &key[..]),
-                (Some(key), Nearest::Largest) => (&key[..], upper),
-            };
-            if let Some(key) = keys.find(from, below, nearest)? {
-                best = Some(key);
+        self.while_none_leaves(index, || {
+            let mut best: Option<Vec<u8>> = None;
+            for keys in self.others(index, owner) {
+                let (from, below) = match (&best, nearest) {
+                    (None, _) => (lower, upper),
+                    (Some(key), Nearest::Smallest) => (lower, &key[..]),
+                    (Some(key), Nearest::Largest) => (&key[..], upper),
+                };
+                if let Some(key) = keys.find(from, below, nearest)? {
+                    best = Some(key);
+                }
             }
-        }
-        Ok(best)
+            Ok(best)
+        })
     }
 }
 
-/// Searches the write set of another session with `search`. That session may merge or remove its
-/// spilled files meanwhile, so after an error the search is repeated if the set has changed. Once a
+/// Searches the write set of another session with `search`. That session may spill its memory, or
+/// merge or remove its spilled files meanwhile. Then the search has failed on a removed file, or has
+/// missed the keys that left the memory after it had chosen its sources, so it is repeated. Once a
 /// commit record names the files, a compaction may remove them, but only after the commit became
 /// visible. Then the result is `None`, because the caller finds the keys among the committed ones.
 fn while_it_stays(
@@ -236,11 +267,14 @@ fn while_it_stays(
 ) -> Result<Option<Vec<u8>>> {
     loop {
         let before = writes.generation_after_change();
-        match search() {
-            Err(_) if writes.generation_after_change() != before => {}
-            Err(_) if writes.is_released() => return Ok(None),
-            done => return done,
+        let found = search();
+        if writes.generation_after_change() != before {
+            continue;
         }
+        return match found {
+            Err(_) if writes.is_released() => Ok(None),
+            found => found,
+        };
     }
 }
 
@@ -261,3 +295,6 @@ impl SharedWriteSet {
         Ok(found.then(|| iter.key().user_key.to_vec()))
     }
 }
+
+#[cfg(test)]
+mod tests;

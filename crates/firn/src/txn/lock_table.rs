@@ -274,6 +274,16 @@ impl LockTable {
         true
     }
 
+    /// Makes the lock that `owner` has on `key` shared, and grants the shared requests that it has
+    /// kept waiting.
+    ///
+    /// # Panics
+    /// If `owner` does not hold `key`.
+    pub fn share(&self, owner: &Arc<LockOwner>, key: &[u8]) {
+        owner.note_share();
+        self.shard(key).share(owner, key);
+    }
+
     /// Moves the locks of `owner` from the hash table to its sorted sets, except the newest ones,
     /// which may be requested again or released soon.
     fn merge(&self, owner: &Arc<LockOwner>) {

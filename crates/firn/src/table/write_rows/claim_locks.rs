@@ -131,14 +131,8 @@ pub(super) fn keep_duplicate_lock(
     key: &[u8],
     claim: &ClaimLock,
     flags: WriteFlags,
-) -> Result<()> {
+) {
     if claim.newly && claim.exclusive && !flags.lock_duplicate_exclusive {
-        txn.unlock(key);
-        match txn.lock(key, LockMode::Shared, Some(WaitPolicy::NoWait)) {
-            Ok(_) => {}
-            Err(e) if *e.kind() == ErrorKind::LockNotAvailable => {}
-            Err(e) => return Err(e),
-        }
+        txn.share_lock(key);
     }
-    Ok(())
 }

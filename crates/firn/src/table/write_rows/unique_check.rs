@@ -49,7 +49,7 @@ impl Table {
         let snapshot = txn.snapshot_seqno();
         match found {
             Some((true, _)) => {
-                keep_duplicate_lock(txn, row_key, &claim, flags)?;
+                keep_duplicate_lock(txn, row_key, &claim, flags);
                 Ok(RowClaim {
                     newly,
                     taken: self.primary_number(),
@@ -93,7 +93,7 @@ impl Table {
             // Lock a duplicate together with the gap before it. InnoDB does so at READ COMMITTED,
             // too.
             Neighbours::new().lock_gap_before(txn, index, declared)?;
-            keep_duplicate_lock(txn, declared, &claim, flags)?;
+            keep_duplicate_lock(txn, declared, &claim, flags);
             return Ok(UniqueClaim { newly, is_taken });
         }
         claim.make_exclusive(txn, declared)?;

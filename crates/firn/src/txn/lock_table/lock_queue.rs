@@ -3,7 +3,10 @@
 use super::lock_request::{LockRequest, WaitOutcome};
 use super::{LockMode, LockOwner};
 use crate::base::work_count;
+use crate::txn::number_hasher::NumberHasher;
+use indexmap::IndexMap;
 use std::collections::{HashSet, VecDeque};
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
 /// Number of requests at the front of a queue for which reports list all blockers; at most as many
@@ -58,7 +61,7 @@ impl VisitedRows {
 /// Holders and waiting requests of a key.
 ///
 /// Invariants:
-/// - There is one exclusive holder, or any number of shared ones.
+/// - There is one exclusive holder, or any number of shared ones. So `first` tells the mode of all.
 /// - The queue is first in, first out. A request joins it whenever it is not empty, even if the
 ///   request conflicts with no holder. So no request is overtaken, and no grant adds an edge to the
 ///   wait-for graph that no search has seen. Only upgrades go before the other requests: these wait
@@ -69,7 +72,8 @@ impl VisitedRows {
 /// compatible with A. If A requests X, it is the only holder and gets it at once. If D held S, too,
 /// A's upgrade would wait before B and C.
 ///
-/// Most rows have one holder and nothing else; their lists are not allocated.
+/// Most rows have one holder and nothing else; their lists are not allocated. A parent row of a
+/// foreign key may have thousands of sharers, so no attempt and no release looks at all of them.
 pub(super) struct LockQueue {
     /// `None` only if there is no holder at all.
     first: Option<LockHolder>,
@@ -78,9 +82,14 @@ pub(super) struct LockQueue {
 
 #[derive(Default)]
 struct Rare {
-    /// Shared holders other than `first`.
-    sharers: Vec<LockHolder>,
+    /// Shared holders other than `first`, by their addresses.
+    sharers: IndexMap<usize, LockHolder, BuildHasherDefault<NumberHasher>>,
     queue: VecDeque<Arc<LockRequest>>,
+}
+
+/// The key of a holder in [`Rare::sharers`].
+fn address(owner: &Arc<LockOwner>) -> usize {
+    Arc::as_ptr(owner).addr()
 }
 
 impl LockQueue {
@@ -103,8 +112,9 @@ impl LockQueue {
     }
 
     pub(super) fn holders(&self) -> impl Iterator<Item = &LockHolder> {
-        let sharers = self.rare.iter().flat_map(|rare| &rare.sharers);
-        self.first.iter().chain(sharers)
+        let sharers = self.rare.iter().flat_map(|rare| rare.sharers.values());
+        let holders = self.first.iter().chain(sharers);
+        holders.inspect(|_| work_count::holder_seen())
     }
 
     pub(super) fn queue(&self) -> impl DoubleEndedIterator<Item = &Arc<LockRequest>> {
@@ -112,16 +122,34 @@ impl LockQueue {
         queue.inspect(|_| work_count::waiter_seen())
     }
 
-    fn holder_mut(&mut self, owner: &Arc<LockOwner>) -> Option<&mut LockHolder> {
-        let sharers = self.rare.iter_mut().flat_map(|rare| &mut rare.sharers);
-        let mut holders = self.first.iter_mut().chain(sharers);
-        holders.find(|holder| Arc::ptr_eq(&holder.owner, owner))
+    fn is_first(&self, owner: &Arc<LockOwner>) -> bool {
+        let first = self.first.as_ref();
+        first.is_some_and(|first| Arc::ptr_eq(&first.owner, owner))
     }
 
     pub(super) fn mode_of(&self, owner: &Arc<LockOwner>) -> Option<LockMode> {
-        let mut holders = self.holders();
-        let holder = holders.find(|holder| Arc::ptr_eq(&holder.owner, owner))?;
-        Some(holder.mode)
+        if self.is_first(owner) {
+            return self.first.as_ref().map(|first| first.mode);
+        }
+        let sharer = self.rare.as_ref()?.sharers.get(&address(owner))?;
+        Some(sharer.mode)
+    }
+
+    /// Makes the shared lock of `owner`, which must be the only holder, exclusive.
+    fn upgrade(&mut self, owner: &Arc<LockOwner>) {
+        let first = self.first.as_mut().filter(|f| Arc::ptr_eq(&f.owner, owner));
+        first.expect("it holds the row alone").mode = LockMode::Exclusive;
+    }
+
+    /// Makes the lock of `owner` shared. Returns whether it holds the row. Call
+    /// [`LockQueue::grant`] afterwards.
+    pub(super) fn share(&mut self, owner: &Arc<LockOwner>) -> bool {
+        if let Some(first) = &mut self.first
+            && Arc::ptr_eq(&first.owner, owner)
+        {
+            first.mode = LockMode::Shared;
+        }
+        self.mode_of(owner).is_some()
     }
 
     /// Adds `owner`, which does not hold the row, to the holders.
@@ -130,17 +158,26 @@ impl LockQueue {
             owner: Arc::clone(owner),
             mode,
         };
+        let mut others = self.first.iter();
+        debug_assert!(others.all(|first| !first.mode.conflicts(mode)));
         if self.first.is_none() {
             self.first = Some(holder);
         } else {
-            self.rare.get_or_insert_default().sharers.push(holder);
+            let sharers = &mut self.rare.get_or_insert_default().sharers;
+            sharers.insert(address(owner), holder);
         }
     }
 
     /// Whether another owner holds the row in a mode that conflicts with `mode`.
     fn blocked_by_holders(&self, owner: &Arc<LockOwner>, mode: LockMode) -> bool {
-        self.holders()
-            .any(|holder| !Arc::ptr_eq(&holder.owner, owner) && holder.mode.conflicts(mode))
+        let Some(first) = &self.first else {
+            return false;
+        };
+        let others = self
+            .rare
+            .as_ref()
+            .is_some_and(|rare| !rare.sharers.is_empty());
+        (others || !self.is_first(owner)) && first.mode.conflicts(mode)
     }
 
     /// Locks the row if that needs no wait.
@@ -151,7 +188,7 @@ impl LockQueue {
                 LockAttempt::Blocked { upgrade: true }
             }
             Some(_) => {
-                self.holder_mut(owner).expect("holds it").mode = mode;
+                self.upgrade(owner);
                 LockAttempt::Upgraded
             }
             None if self.queue().next().is_some() || self.blocked_by_holders(owner, mode) => {
@@ -183,19 +220,13 @@ impl LockQueue {
     /// Removes `owner` from the holders. Returns whether it was one. Call [`LockQueue::grant`]
     /// afterwards.
     pub(super) fn remove_holder(&mut self, owner: &Arc<LockOwner>) -> bool {
-        let is_owner = |holder: &LockHolder| Arc::ptr_eq(&holder.owner, owner);
-        if self.first.as_ref().is_some_and(is_owner) {
-            self.first = self.rare.as_mut().and_then(|rare| rare.sharers.pop());
+        let is_first = self.is_first(owner);
+        let sharers = self.rare.as_mut().map(|rare| &mut rare.sharers);
+        if is_first {
+            self.first = sharers.and_then(|sharers| Some(sharers.pop()?.1));
             return true;
         }
-        let Some(rare) = &mut self.rare else {
-            return false;
-        };
-        let Some(at) = rare.sharers.iter().position(is_owner) else {
-            return false;
-        };
-        rare.sharers.swap_remove(at);
-        true
+        sharers.is_some_and(|sharers| sharers.swap_remove(&address(owner)).is_some())
     }
 
     /// Whether the queue has a first request, and no holder blocks it.
@@ -212,8 +243,7 @@ impl LockQueue {
             let rare = self.rare.as_mut().expect("has a queue");
             let front = rare.queue.pop_front().expect("has a front");
             if front.upgrade {
-                let holder = self.holder_mut(&front.owner);
-                holder.expect("an upgrader holds it").mode = front.mode;
+                self.upgrade(&front.owner);
             } else {
                 self.add_holder(&front.owner, front.mode);
             }
@@ -291,7 +321,6 @@ impl LockQueue {
     /// ends at a request. But then the search for the request behind it finds a shorter cycle.
     pub(super) fn nearest_blockers(&self, waiter: &Arc<LockRequest>) -> Vec<Arc<LockOwner>> {
         let holders: Vec<_> = self.holders_against(waiter).collect();
-        work_count::holders_seen(holders.len());
         if waiter.mode == LockMode::Exclusive || !holders.is_empty() {
             return holders;
         }

@@ -253,6 +253,24 @@ impl Shard {
         Released::Row
     }
 
+    /// Makes the lock of `owner` on `key` shared, grants requests from the queue and wakes them. No
+    /// search for a deadlock is needed: those that go on waiting wait for the same owners as before.
+    pub(super) fn share(&self, owner: &Arc<LockOwner>, key: &[u8]) {
+        let mut woken = Vec::new();
+        {
+            let mut rows = self.rows.lock();
+            let row = rows.map.get_mut(key);
+            if row.is_some_and(|row| row.share(owner)) {
+                rows.grant_waiting(key, &mut woken);
+            } else {
+                let mut merged = owner.merged.lock();
+                merged.remove(key).expect("it is held");
+                merged.insert(key, LockMode::Shared);
+            }
+        }
+        woken.iter().for_each(|waiter| waiter.notify());
+    }
+
     /// Gives `waiter` the outcome `outcome`, if it still waits: removes it from the queue and wakes
     /// it, and grants and wakes the requests that it blocked. Returns the outcome that `waiter` has
     /// now. The caller must hold the graph lock.

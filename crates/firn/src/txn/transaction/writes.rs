@@ -32,6 +32,12 @@ impl Transaction {
         self.cx.locks.release(&self.owner, key);
     }
 
+    /// Makes the exclusive lock of `key` shared. At no time is the transaction without a lock, so
+    /// no request that waits for an exclusive one comes in between.
+    pub fn share_lock(&self, key: &[u8]) {
+        self.cx.locks.share(&self.owner, key);
+    }
+
     /// Notes that a row has the referenced value `key`, and that the transaction holds the lock of
     /// `key`.
     pub fn note_parent(&mut self, key: &[u8]) {

@@ -53,6 +53,51 @@ fn policies_that_do_not_wait() {
     }
 }
 
+/// What a duplicate's lock becomes: requests for an exclusive lock go on waiting, shared ones that
+/// are first do not.
+#[test]
+fn an_exclusive_lock_becomes_shared() {
+    for table in tables() {
+        let [one, two, three] = [1, 2, 3].map(|id| LockOwner::new(id, 0));
+        table.acquire(&one, b"a", Exclusive, LONG).unwrap();
+        // Locks of other keys, after which a table that merges has merged the first one.
+        for n in 0..100u32 {
+            table
+                .acquire(&one, &n.to_be_bytes(), Exclusive, LONG)
+                .unwrap();
+        }
+        table.share(&one, b"a");
+        assert_eq!(table.holds(&one, b"a"), Some(Shared));
+        assert_eq!(one.locks_held(), 101);
+        assert!(table.only_shares(&one, b"a"));
+        assert!(table.acquire(&two, b"a", Exclusive, BRIEF).is_err());
+        assert_eq!(table.acquire(&two, b"a", Shared, BRIEF).unwrap(), NEWLY);
+        table.release_all(&two);
+        // With requests in the queue.
+        table.acquire(&one, b"a", Exclusive, LONG).unwrap();
+        std::thread::scope(|scope| {
+            let shared = scope.spawn(|| table.acquire(&two, b"a", Shared, LONG));
+            while table.waits().is_empty() {
+                std::thread::yield_now();
+            }
+            let exclusive = scope.spawn(|| table.acquire(&three, b"a", Exclusive, LONG));
+            while table.waits().len() < 2 {
+                std::thread::yield_now();
+            }
+            table.share(&one, b"a");
+            shared.join().unwrap().unwrap();
+            assert_eq!(table.holds(&one, b"a"), Some(Shared));
+            assert_eq!(table.holds(&three, b"a"), None);
+            table.release_all(&two);
+            assert_eq!(table.waits().len(), 1);
+            table.release_all(&one);
+            exclusive.join().unwrap().unwrap();
+        });
+        table.release_all(&three);
+        assert!(table.locks(10).is_empty());
+    }
+}
+
 #[test]
 fn release_all_frees_everything() {
     for table in tables() {
@@ -280,6 +325,40 @@ fn a_deadlock_search_does_not_walk_through_queues() {
             assert!(of_front.iter().all(|owner| owner.id() == 1));
         }
     }
+}
+
+/// Thousands of sessions that insert children of one parent row share its lock.
+#[test]
+fn an_attempt_and_a_release_do_not_look_at_all_sharers() {
+    use crate::base::work_count::counted;
+    use crate::txn::lock_table::lock_queue::{LockAttempt, LockQueue};
+    const MANY: u64 = 10_000;
+    let owners: Vec<_> = (0..MANY).map(|id| LockOwner::new(id + 1, 0)).collect();
+    let ((), work) = counted(|| {
+        let mut queue = LockQueue::new(&owners[0], Shared);
+        for owner in &owners[1..] {
+            assert_eq!(queue.attempt(owner, Shared), LockAttempt::Granted);
+            assert_eq!(queue.attempt(owner, Shared), LockAttempt::Held);
+            let blocked = LockAttempt::Blocked { upgrade: true };
+            assert_eq!(queue.attempt(owner, Exclusive), blocked);
+        }
+        let stranger = LockOwner::new(MANY + 1, 0);
+        assert_eq!(queue.mode_of(&stranger), None);
+        assert!(!queue.remove_holder(&stranger));
+        let (last, others) = owners.split_last().unwrap();
+        // From both ends and from the middle.
+        for at in 0..others.len() {
+            let at = at * 7919 % others.len();
+            assert!(queue.remove_holder(&others[at]));
+            assert!(!queue.remove_holder(&others[at]));
+        }
+        assert_eq!(queue.attempt(last, Exclusive), LockAttempt::Upgraded);
+        assert_eq!(queue.mode_of(last), Some(Exclusive));
+        let blocked = LockAttempt::Blocked { upgrade: false };
+        assert_eq!(queue.attempt(&stranger, Shared), blocked);
+        assert!(queue.remove_holder(last) && queue.is_free());
+    });
+    assert_eq!(work.holders, 0, "{work:?}");
 }
 
 /// A host that orders no commits hears of no more waits than it needs, and a wait that begins does
