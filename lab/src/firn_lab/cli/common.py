@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from collections.abc import Iterable
 from pathlib import Path
 
 from rich.console import Console
 
 from firn_lab.cli.numbers import above, at_least
 from firn_lab.errors import UsageError
-from firn_lab.price import Prices, load_catalogue
+from firn_lab.price import PRICES, Prices, load_catalogue
 
 # Width in characters of output to a file or a pipe; wide enough that no cell of a table is cut.
 WIDTH = 240
@@ -34,6 +35,9 @@ def add_prices(parser: argparse.ArgumentParser, space_alone: bool = False) -> No
     if not space_alone:
         group.add_argument("--hour", type=price, metavar="PRICE", help="of the machine")
         group.add_argument("--million-ios", type=price, metavar="PRICE")
+        group.add_argument(
+            "--iops-month", type=price, metavar="PRICE", help="of one I/O a second, provisioned"
+        )
         group.add_argument("--io-kib", type=size, metavar="KIB", help="the most an I/O moves (16)")
     group.add_argument("--gb-month", type=price, metavar="PRICE", help="of 10^9 bytes for a month")
     group.add_argument("--currency", metavar="NAME", help="USD by default")
@@ -49,10 +53,13 @@ def prices_of(chosen: argparse.Namespace) -> list[Prices]:
     names = [field.name for field in dataclasses.fields(Prices) if field.name != "name"]
     values = {name: getattr(chosen, name, None) for name in names}
     given = {name: value for name, value in values.items() if value is not None}
-    if set(given) & {"hour", "gb_month", "million_ios"}:
+    if set(given) & set(PRICES):
         offers.append(Prices(**given))
     elif given:
-        raise UsageError(
-            "--io-kib and --currency belong to a price: --hour, --gb-month or --million-ios"
-        )
+        raise UsageError(f"{options(given)} belong to a price: {options(PRICES)}")
     return offers
+
+
+def options(names: Iterable[str]) -> str:
+    """The options that set these attributes, as they are written."""
+    return ", ".join(f"--{name.replace('_', '-')}" for name in names)

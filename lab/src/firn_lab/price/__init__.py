@@ -1,6 +1,23 @@
-"""Cost of a result: prices, and the cost of work and of space at these prices."""
+"""Cost of a result: prices, and the cost of work and of space at these prices.
 
-from firn_lab.price.catalogue import Prices, load_catalogue
+Also the break-evens of memory pool, memory and object store, which need no result.
+"""
+
+from firn_lab.price.catalogue import NUMBERS, PRICES, Prices, load_catalogue
 from firn_lab.price.cost import BreakEven, Cost, break_even, cost, ios
+from firn_lab.price.keeping import Choice, Sizes, choices
 
-__all__ = ["BreakEven", "Cost", "Prices", "break_even", "cost", "ios", "load_catalogue"]
+__all__ = [
+    "NUMBERS",
+    "PRICES",
+    "BreakEven",
+    "Choice",
+    "Cost",
+    "Prices",
+    "Sizes",
+    "break_even",
+    "choices",
+    "cost",
+    "ios",
+    "load_catalogue",
+]

@@ -1,6 +1,7 @@
 """The cost of work and of space, and the point where two engines cost the same.
 
-Work: the price of the machine while it is busy at the measured throughput, and of its I/Os.
+Work: the price of the machine while it is busy at the measured throughput, and of its I/Os. I/Os
+that are provisioned by the month cost their share of it, as if they were used all the time.
 Space: a TB (10^12 bytes) is measured in the reference engine; an engine that stores the same tables
 in a third of the space pays a third.
 
@@ -13,10 +14,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from firn_lab.price.catalogue import Prices
+from firn_lab.price.catalogue import HOUR_SECONDS, MONTH_SECONDS, Prices
 
-HOUR_SECONDS = 3600
-MONTH_SECONDS = 730 * HOUR_SECONDS
 TB_GB = 1000
 
 
@@ -83,9 +82,9 @@ def cost(
     reference. If I/O has a price but was not measured, the cost of work is unknown.
     """
     per_million = None
-    if tps and (ios_each is not None or not prices.million_ios):
-        machine = prices.hour / HOUR_SECONDS / tps * 1e6
-        per_million = machine + (ios_each or 0.0) * prices.million_ios
+    if tps and (ios_each is not None or not prices.io):
+        machine = prices.hour / HOUR_SECONDS / tps
+        per_million = (machine + (ios_each or 0.0) * prices.io) * 1e6
     per_tb = None if space_ratio is None else space_ratio * TB_GB * prices.gb_month
     return Cost(per_million, per_tb)
 
@@ -101,10 +100,20 @@ def break_even(one: Cost, reference: Cost) -> BreakEven | None:
     # GB of data.
     work = (one.per_million - reference.per_million) / 1e6 * MONTH_SECONDS
     space = (one.per_tb_month - reference.per_tb_month) / TB_GB
+    return BreakEven(*crossing(work, space))
+
+
+def crossing(work: float, space: float) -> tuple[str, float | None]:
+    """Where work and space together cost as much with one choice as with another.
+
+    `work`: how much more the choice costs for a unit of work. `space`: how much more it costs for
+    a unit of space in the same time. The verdict is as in `BreakEven`, the number is the space for
+    a unit of work.
+    """
     if work == 0 and space == 0:
-        return BreakEven("equal")
+        return "equal", None
     if work <= 0 and space <= 0:
-        return BreakEven("always")
+        return "always", None
     if work >= 0 and space >= 0:
-        return BreakEven("never")
-    return BreakEven("above" if work > 0 else "below", -work / space)
+        return "never", None
+    return "above" if work > 0 else "below", -work / space
