@@ -10,7 +10,7 @@ use firn::base::Error;
 use firn::base::allocator_stats::AllocatorStats;
 use firn::base::event_listener::Severity;
 use firn::base::options::{CommitDurability, MutableOptions, Options};
-use firn::db::{Db, ServerStart};
+use firn::db::{Attached, Db, ServerStart};
 use firn::env::{DiskSpeed, Env, PosixEnv, SlowEnv};
 use firn::temporary::TemporaryTables;
 use firn::write::OwnedBinlogPosition;
@@ -254,7 +254,11 @@ pub unsafe extern "C" fn firn_open(
         let wrong = |message| Error::invalid(format_args!("firn_pool_nodes: {message}"));
         parse_nodes(nodes).map_err(wrong)?;
         let pool = new_pool(server, &files, &options.listener)?;
-        let db = Db::open_with_pool(env, Path::new(dir), options, Some(waits), pool)?;
+        let attached = Attached {
+            pool: Some(pool),
+            ..Attached::default()
+        };
+        let db = Db::open_with(env, Path::new(dir), options, Some(waits), attached)?;
         db.start_pool(nodes, config.pool_enabled)?;
         db.catalog()
             .set_collations(Arc::new(HostCollations::new(host)));

@@ -160,6 +160,11 @@ pub trait ReadFile: Send + Sync {
     fn read_exact_at(&self, class: ReadClass, offset: u64, buf: &mut [u8]) -> Result<()>;
     /// Size in bytes.
     fn size(&self) -> Result<u64>;
+    /// Bytes of this file have failed their check. If they may have come from a local copy of a
+    /// remote file, drops the copy and returns true: a repeated read asks the remote file.
+    fn distrust(&self) -> bool {
+        false
+    }
     /// Announces a read of `len` bytes from `offset` on by adding it to `reads`. Once the caller
     /// has announced all reads, it starts them with [`PrefetchBatch::start`], which lets the
     /// operating system read ahead if the file is read through the page cache. An announcement

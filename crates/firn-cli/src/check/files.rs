@@ -6,7 +6,7 @@ use firn::base::{Error, ErrorKind, Result};
 use firn::db::{ReadOnlyDb, ReadOnlyTree};
 use firn::sst::{SstReader, VerifyReport};
 use firn::store::{FileKind, file_name};
-use firn::version::FileMeta;
+use firn::version::{FileLocation, FileMeta};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
@@ -77,7 +77,10 @@ pub fn check_tree(
     let on_disk: BTreeSet<u64> = db.source().store().list()?.into_iter().collect();
     let strays: Vec<u64> = on_disk.iter().copied().filter(|id| !live(id)).collect();
     if !strays.is_empty() {
-        let complete = tree.state.files.keys().all(|id| on_disk.contains(id));
+        let mut files = tree.state.files.values();
+        let complete = files.all(|placed| {
+            placed.meta.location != FileLocation::Local || on_disk.contains(&placed.meta.file_id)
+        });
         note_strays(&strays, whole, complete, findings);
     }
     Ok(checked)

@@ -217,6 +217,9 @@ fn fill(parts: CheckpointContext<'_>, dir: &Path) -> Result<Checkpoint> {
         (parts.versions.state(), begun)
     };
     let cut = parts.pipeline.finish_cut(begun)?;
+    // The checkpoint could not keep the objects from being deleted.
+    let mut placed = state.files.values();
+    placed.try_for_each(|placed| placed.meta.check_local())?;
     let mut made = Checkpoint {
         info: CheckpointInfo {
             seqno: cut.seqno,

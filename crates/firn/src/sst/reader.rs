@@ -24,6 +24,7 @@ pub(super) use dictionaries::UsedDictionaries;
 pub use open::OpenHints;
 use pooled::BlockSource;
 pub(super) use pooled::BlockWindow;
+pub(crate) use pooled::REREADS_MAX;
 use std::borrow::Cow;
 use std::ops::{Deref, Range};
 use std::sync::Arc;

@@ -47,6 +47,12 @@ const ARCHIVE_STEP: Duration = Duration::from_millis(500);
 /// Pause between two looks at the memory of open files, while nobody asks for one.
 const PINS_STEP: Duration = Duration::from_millis(500);
 
+/// Pause between two searches for files to move to or from the object store.
+const TIER_STEP: Duration = Duration::from_secs(1);
+
+/// Pause after a file could not be moved.
+const TIER_RETRY: Duration = Duration::from_secs(5);
+
 /// An idle database flushes its active memtable if that has at least this size, in percent of the
 /// size of the tree.
 const IDLE_FLUSH_SHARE: u64 = 1;
@@ -169,6 +175,21 @@ impl BackgroundWork {
                         self.options.listener.log(Severity::Error, &message);
                     }
                     self.wait(|_| false, RETRY_PAUSE);
+                }
+            }
+        }
+    }
+
+    /// A thread of its own moves files to the object store and back: a store that does not answer
+    /// must hold up nothing else.
+    fn tier_loop(&self) {
+        while !self.stopping.load(Ordering::Acquire) {
+            match self.tier_step() {
+                Ok(true) => {}
+                Ok(false) => self.wait(|_| false, TIER_STEP),
+                Err(error) => {
+                    self.tier_step_failed(&error);
+                    self.wait(|_| false, TIER_RETRY);
                 }
             }
         }
@@ -338,6 +359,9 @@ impl BackgroundThreads {
         self.add("firn-log", BackgroundWork::log_loop)?;
         self.add("firn-delete", BackgroundWork::delete_loop)?;
         self.add("firn-blobs", BackgroundWork::blob_loop)?;
+        if work.versions.source().store().remote().is_some() {
+            self.add("firn-tier", BackgroundWork::tier_loop)?;
+        }
         if !work.options.ephemeral {
             self.add("firn-pins", BackgroundWork::pins_loop)?;
         }
