@@ -140,8 +140,8 @@ impl ColdStore {
                 return Err(Error::new(ErrorKind::Interrupted, "the database stops"));
             }
         }
-        let ended = self.uploads.take_ended().into_iter();
-        match ended.filter(|ended| ended.ticket == ticket).next_back() {
+        let mut ended = self.uploads.take_ended().into_iter();
+        match ended.rfind(|ended| ended.ticket == ticket) {
             Some(Ended {
                 outcome: Outcome::Stored { sha256 },
                 ..

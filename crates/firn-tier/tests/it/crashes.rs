@@ -87,8 +87,10 @@ fn run(seed: u64, end: End) -> bool {
     };
     world.try_open(store).unwrap();
     match end {
-        End::Sync(n) => world.env.crash_at_sync(n + 1),
-        End::Name(n) => world.env.crash_at_name_change(n + 1),
+        End::Sync(n) => world.env.crash_at_sync(world.env.sync_points() + n + 1),
+        End::Name(n) => world
+            .env
+            .crash_at_name_change(world.env.name_changes() + n + 1),
         _ => {}
     }
     let lived = work(&mut world);
@@ -157,7 +159,8 @@ fn random_crashes_lose_nothing() {
         let mut world = World::new(seed);
         world.open();
         for _ in 0..6 {
-            world.env.crash_at_sync(1 + random.below(120));
+            let after = 1 + random.below(120);
+            world.env.crash_at_sync(world.env.sync_points() + after);
             // The commit that the crash has cut short, which may be there or not.
             let mut cut_short = Vec::new();
             for _ in 0..40 {
