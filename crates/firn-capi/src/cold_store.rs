@@ -4,14 +4,21 @@ use firn::base::options::Tier;
 use firn::base::{Error, ErrorKind};
 use firn::env::Env;
 use firn_objects::{
-    Clock, Deadlines, Environment, Files, StorageUrl, SystemClock, SystemFiles, Threads, open_store,
+    Clock, Deadlines, Environment, Files, Open, StorageUrl, SystemClock, SystemFiles, Threads,
+    open_store,
 };
-use firn_tier::{ColdStore, ColdStoreParts};
+use firn_tier::{ColdStore, ColdStoreParts, OwnerFile};
 use std::path::Path;
 use std::sync::Arc;
 
 /// The directory of the file cache, in that of the database.
 const CACHE_DIR: &str = "file-cache";
+
+/// The file that says whether the store belongs to this directory.
+const OWNER_FILE: &str = "STORE";
+
+/// Has an id of the machine.
+const MACHINE_ID: &str = "/etc/machine-id";
 
 /// Threads that read ahead, and threads that upload.
 const READ_THREADS: usize = 4;
@@ -25,6 +32,22 @@ pub(crate) fn tier_of(number: u64) -> Result<Tier, Error> {
         2 => Err(Error::unsupported("firn_tier=all is not supported yet")),
         other => Err(Error::invalid(format_args!("firn_tier {other}"))),
     }
+}
+
+/// Where `dir` lies, in one line.
+fn place_of(dir: &Path, files: &dyn Files) -> Result<String, Error> {
+    let whole = dir.canonicalize();
+    let whole = whole.map_err(|error| Error::io(&error, dir.display()))?;
+    let machine = files.open(Path::new(MACHINE_ID), Open::Read);
+    let machine = machine.and_then(|file| {
+        let mut id = [0; 64];
+        let count = file.read_at(&mut id, 0)?;
+        Ok(String::from_utf8_lossy(&id[..count]).trim().to_owned())
+    });
+    // Containers mostly have none, or an empty one.
+    let machine = machine.unwrap_or_default();
+    let place = format!("{} on machine {machine}", whole.display());
+    Ok(place.replace(char::is_control, "?"))
 }
 
 /// Opens what is needed for the store at `url`, for the database in `dir`. Asks nothing of the
@@ -56,6 +79,11 @@ pub(crate) fn open_cold_store(
             let (files, clock) = (Arc::clone(&store_files), Arc::clone(&store_clock));
             open_store(&store_url, &Environment::of_process(), files, clock)
         }),
+        owner_file: OwnerFile {
+            path: dir.join(OWNER_FILE),
+            place: place_of(dir, &*files)?,
+            files: Arc::clone(&files),
+        },
         clock,
         deadlines: Deadlines::default(),
         env: Arc::clone(env),

@@ -16,6 +16,7 @@ use crate::store::{ObjectInfo, ObjectStore, Page, PartTag, PutNew, UploadId, Upl
 use bytes::Bytes;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The first pause, microseconds.
 const PAUSE_US_MIN: u64 = 50_000;
@@ -25,7 +26,8 @@ const PAUSE_US_THROTTLED: u64 = 250_000;
 const PAUSE_US_MAX: u64 = 5_000_000;
 /// How often a damaged answer is asked for.
 const DAMAGED_MAX: u32 = 3;
-/// How often a caller looks whether a probe of somebody else has found the store up.
+/// How often a caller looks whether the store is closed, or a probe of somebody else has found it
+/// up.
 const LOOK_US: u64 = 100_000;
 
 /// How long requests are tried, microseconds. The last try may end later, by the time that the
@@ -54,6 +56,11 @@ pub struct Retrying {
     clock: Arc<dyn Clock>,
     health: Arc<Health>,
     deadlines: Deadlines,
+    closes: Arc<AtomicBool>,
+}
+
+fn is_closed() -> Error {
+    Error::new(ErrorKind::Unreachable, "the object store is closed")
 }
 
 impl Retrying {
@@ -64,6 +71,7 @@ impl Retrying {
             clock,
             health: Arc::default(),
             deadlines,
+            closes: Arc::default(),
         }
     }
 
@@ -122,13 +130,33 @@ impl Retrying {
             if damaged == DAMAGED_MAX || now_us + drawn_us >= deadline_us {
                 return Err(error);
             }
-            self.clock.sleep_us(drawn_us);
+            self.pause(drawn_us)?;
             pause_us = (pause_us * 2).min(PAUSE_US_MAX);
+        }
+    }
+
+    /// Waits, unless the store is closed meanwhile.
+    fn pause(&self, us: u64) -> Result<()> {
+        let mut left_us = us;
+        while left_us > 0 {
+            self.check_open()?;
+            let slice_us = left_us.min(LOOK_US);
+            self.clock.sleep_us(slice_us);
+            left_us -= slice_us;
+        }
+        Ok(())
+    }
+
+    fn check_open(&self) -> Result<()> {
+        match self.closes.load(Ordering::Acquire) {
+            true => Err(is_closed()),
+            false => Ok(()),
         }
     }
 
     fn wait_for_breaker(&self, deadline_us: u64) -> Result<()> {
         loop {
+            self.check_open()?;
             let now_us = self.clock.now_us();
             let Admission::Wait(at_us) = self.health.admit(now_us) else {
                 return Ok(());
@@ -218,6 +246,11 @@ impl ObjectStore for Retrying {
 
     fn list_uploads_page(&self, prefix: &str, token: Option<&str>) -> Result<Page<UploadInfo>> {
         self.read(0, || self.store.list_uploads_page(prefix, token))
+    }
+
+    fn close(&self) {
+        self.closes.store(true, Ordering::Release);
+        self.store.close();
     }
 }
 

@@ -5,6 +5,7 @@ use crate::errors;
 use crate::file::RemoteFile;
 use crate::identity::{IdentifiedStore, OpenStore};
 use crate::names::{SSTS, object_name, parse_object_name};
+use crate::owner::OwnerFile;
 use crate::pieces::Pieces;
 use firn::base::epoch::DatabaseId;
 use firn::base::{Error, ErrorKind, Result};
@@ -33,6 +34,8 @@ pub struct ColdStoreParts {
     pub name: String,
     /// Opens the store, which makes each request once.
     pub store: OpenStore,
+    /// The file that says whether the store belongs to this directory.
+    pub owner_file: OwnerFile,
     /// The clock of retries.
     pub clock: Arc<dyn Clock>,
     /// How long requests are tried again.
@@ -89,7 +92,8 @@ impl ColdStore {
             .cache_files
             .create_directory(&parts.cache_dir)
             .map_err(|error| Error::io(&error, parts.cache_dir.display()))?;
-        let identified = Arc::new(IdentifiedStore::new(parts.store));
+        let identified = IdentifiedStore::new(parts.store, parts.owner_file, &*parts.clock);
+        let identified = Arc::new(identified);
         let store: Arc<dyn ObjectStore> = Arc::<IdentifiedStore>::clone(&identified);
         let store = Retrying::new(store, Arc::clone(&parts.clock), parts.deadlines);
         let cache = FileCache::open(
@@ -179,8 +183,8 @@ impl RemoteFiles for ColdStore {
         &self.name
     }
 
-    fn belongs_to(&self, database: DatabaseId) {
-        self.identified.belongs_to(database);
+    fn belongs_to(&self, database: DatabaseId, names_objects: bool) {
+        self.identified.belongs_to(database, names_objects);
     }
 
     fn open(&self, file: &RemoteSst) -> Result<Arc<dyn ReadFile>> {
@@ -216,7 +220,9 @@ impl RemoteFiles for ColdStore {
             let what = format!("{}: {name} was not stored as it is", self.name);
             return Err(Error::new(ErrorKind::Unreachable, what));
         }
-        Ok(())
+        // The bytes may have gone into a directory that is not mounted any more.
+        let confirmed = self.identified.check_owner();
+        confirmed.map_err(|error| self.failed(&error))
     }
 
     fn release(&self, id: FileId) {
@@ -230,6 +236,11 @@ impl RemoteFiles for ColdStore {
         self.cache.forget(&name);
         self.pieces.forget(&name);
         Ok(())
+    }
+
+    fn stop(&self) {
+        self.uploads.close();
+        self.store.close();
     }
 
     fn sweep(&self, is_named: &dyn Fn(FileId) -> bool) -> Result<u64> {

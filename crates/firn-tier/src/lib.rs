@@ -4,8 +4,8 @@
 //! | layer | modules |
 //! |---|---|
 //! | 0 | `names`, `errors`, `env_files` |
-//! | 1 | `identity`, `pieces` |
-//! | 2 | `file` |
+//! | 1 | `owner`, `pieces` |
+//! | 2 | `identity`, `file` |
 //! | 3 | `cold_store` |
 
 mod cold_store;
@@ -14,8 +14,10 @@ mod errors;
 mod file;
 mod identity;
 mod names;
+mod owner;
 mod pieces;
 
 pub use cold_store::{ColdStore, ColdStoreParts, ColdStoreStats};
 pub use identity::OpenStore;
-pub use names::{IDENTITY, object_name, parse_object_name};
+pub use names::{IDENTITY, OWNER, object_name, parse_object_name};
+pub use owner::OwnerFile;

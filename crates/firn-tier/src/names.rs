@@ -6,6 +6,9 @@ use xxhash_rust::xxh3::xxh3_64;
 /// The object with the id of the database.
 pub const IDENTITY: &str = "db";
 
+/// The object with the token of the process that has used the store last.
+pub const OWNER: &str = "owner";
+
 /// What the names of SSTs begin with.
 pub(crate) const SSTS: &str = "sst/";
 
@@ -37,7 +40,8 @@ mod tests {
         let right = object_name(42);
         let hash = &right[4..6];
         for name in [
-            "db",
+            IDENTITY,
+            OWNER,
             "sst/42",
             "sst/zz/42",
             &format!("sst/{hash}/042"),

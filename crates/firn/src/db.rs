@@ -257,7 +257,7 @@ impl Db {
             listener: Arc::clone(&listener),
         })?);
         if let Some(remote) = &remote {
-            remote.belongs_to(versions.identity().database);
+            remote.belongs_to(versions.identity().database, versions.names_objects());
         }
 
         if let Some(host) = host {

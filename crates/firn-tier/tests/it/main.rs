@@ -1,5 +1,6 @@
 //! A database with cold files, on simulated files and a simulated store.
 
+mod copies;
 mod crashes;
 mod dead_store;
 mod model;

@@ -4,7 +4,7 @@ use crate::world::{CACHE, MINUTE_US, World};
 use firn::base::ErrorKind;
 use firn::base::options::Tier;
 use firn_objects::mem::Faults;
-use firn_tier::{IDENTITY, object_name};
+use firn_tier::{IDENTITY, OWNER, object_name};
 use std::path::Path;
 
 #[test]
@@ -36,12 +36,12 @@ fn a_database_moves_to_the_store_and_back() {
     world.check_rows(2000);
     assert_eq!(
         world.objects.contents().len(),
-        files + 1,
+        files + 2,
         "nothing is deleted yet"
     );
     world.check_nothing_left();
     let left: Vec<String> = world.objects.contents().into_keys().collect();
-    assert_eq!(left, [IDENTITY]);
+    assert_eq!(left, [IDENTITY, OWNER]);
     world.check_rows(2000);
 }
 
@@ -59,17 +59,17 @@ fn objects_are_deleted_when_their_time_has_come() {
     assert_eq!(world.manifest().deferred.len(), files);
     world.pass(9 * MINUTE_US);
     world.db().tier_step().unwrap();
-    assert_eq!(world.objects.contents().len(), files + 1);
+    assert_eq!(world.objects.contents().len(), files + 2);
     // A restart lets the time begin again.
     world.close();
     world.open();
     world.db().tier_step().unwrap();
     world.pass(9 * MINUTE_US);
     world.db().tier_step().unwrap();
-    assert_eq!(world.objects.contents().len(), files + 1);
+    assert_eq!(world.objects.contents().len(), files + 2);
     world.pass(2 * MINUTE_US);
     world.db().tier_step().unwrap();
-    assert_eq!(world.objects.contents().len(), 1);
+    assert_eq!(world.objects.contents().len(), 2);
     // A late execution of these deletions must not hit a new upload.
     world.set_tier(Tier::Cold);
     assert_eq!(world.move_all(), 0);

@@ -12,7 +12,7 @@ use firn_objects::{
     Clock, Deadlines, Job, Jobs, ObjectInfo, ObjectStore, Page, PartTag, PutNew, UploadId,
     UploadInfo,
 };
-use firn_tier::{ColdStore, ColdStoreParts, object_name};
+use firn_tier::{ColdStore, ColdStoreParts, OwnerFile, object_name};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
@@ -22,6 +22,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 const DIR: &str = "/db";
 pub const CACHE: &str = "/cache";
+/// The file with the tokens of the owner.
+pub const STORE: &str = "/STORE";
 const INDEX: u32 = 1_000_000;
 pub const MINUTE_US: u64 = 60_000_000;
 
@@ -118,6 +120,8 @@ pub struct World {
     pub mutable: Arc<MutableOptions>,
     pub rows: BTreeMap<u64, u64>,
     pub cache_bytes: u64,
+    /// Where the data directory lies.
+    pub place: String,
     db: Option<(Arc<Db>, Arc<ColdStore>)>,
 }
 
@@ -136,6 +140,7 @@ impl World {
             mutable: Arc::new(mutable),
             rows: BTreeMap::new(),
             cache_bytes: 4 << 20,
+            place: "here".to_owned(),
             db: None,
         }
     }
@@ -160,6 +165,11 @@ impl World {
         let cold = ColdStore::open(ColdStoreParts {
             name: "mem://store".to_owned(),
             store: Box::new(move || Ok(Arc::clone(&store))),
+            owner_file: OwnerFile {
+                files: Arc::<MemFiles>::clone(&self.cache_files),
+                path: STORE.into(),
+                place: self.place.clone(),
+            },
             clock,
             deadlines: Deadlines::default(),
             env: Arc::new(self.env.clone()),
@@ -318,6 +328,7 @@ impl World {
         assert!(state.deferred.is_empty(), "{:?}", state.deferred);
         let mut objects = self.objects.contents();
         objects.remove(firn_tier::IDENTITY);
+        objects.remove(firn_tier::OWNER);
         let remote = state.files.keys().filter(|id| !is_local(id));
         let named: Vec<String> = remote.map(|id| object_name(*id)).collect();
         objects.retain(|name, _| !named.contains(name));

@@ -35,9 +35,11 @@ pub trait RemoteFiles: Send + Sync + 'static {
     /// How errors and reports call the store: its URL.
     fn name(&self) -> &str;
 
-    /// Tells whose files these are, before any other call. The first request to the store checks
-    /// that it belongs to this database.
-    fn belongs_to(&self, database: DatabaseId);
+    /// Tells whose files these are, before any other call, and whether the manifest names objects.
+    /// The first request to the store checks that it belongs to this database. A store that belongs
+    /// to nobody becomes the store of the database with the first upload, unless there should be
+    /// objects already.
+    fn belongs_to(&self, database: DatabaseId, names_objects: bool);
 
     /// Opens an SST for reading. Asks nobody: a read does.
     fn open(&self, file: &RemoteSst) -> Result<Arc<dyn ReadFile>>;
@@ -52,6 +54,9 @@ pub trait RemoteFiles: Send + Sync + 'static {
     /// Deletes the object of an SST, and what the local cache has of it. It is no error if there is
     /// none.
     fn delete(&self, id: FileId) -> Result<()>;
+
+    /// The database closes: calls under way, and those to come, end soon with an error.
+    fn stop(&self);
 
     /// Deletes strays, which are old objects with ids that `is_named` does not know, and the chunks
     /// of such files in the local cache. Returns the number of objects.

@@ -278,11 +278,16 @@ impl FileHandle {
         if let Some(reader) = self.opened() {
             return Ok(reader);
         }
+        // A store that does not answer must not keep readers waiting one behind the other.
+        let remote = match self.meta.location {
+            FileLocation::Local => None,
+            FileLocation::ObjectStore => Some(self.open()?),
+        };
         let _one = self.opening.lock();
         if let Some(reader) = self.opened() {
             return Ok(reader);
         }
-        let reader = self.open()?;
+        let reader = remote.map_or_else(|| self.open(), Ok)?;
         if reader.is_pinned() {
             return Ok(ReaderRef::Pinned(self.pinned.get_or_init(|| reader)));
         }

@@ -389,6 +389,9 @@ impl BackgroundThreads {
         self.work.stopping.store(true, Ordering::Release);
         self.work.blobs.stop_collecting();
         self.work.stall.release();
+        if let Some(remote) = self.work.versions.source().store().remote() {
+            remote.stop();
+        }
         {
             let _signals = self.work.signals.lock();
             self.work.signal.notify_all();

@@ -10,6 +10,7 @@ use super::BackgroundWork;
 use crate::base::event_listener::Severity;
 use crate::base::options::Tier;
 use crate::base::{Error, ErrorKind, Result, check_stopping};
+use crate::catalog::CATALOG_INDEX;
 use crate::env::ReadClass;
 use crate::sst::REREADS_MAX;
 use crate::store::{FileKind, RemoteFiles, file_name};
@@ -29,6 +30,12 @@ const PIECE_BYTES: u64 = 1 << 20;
 const SWEEP_US: u64 = 24 * 3_600_000_000;
 const FIRST_SWEEP_US: u64 = 600_000_000;
 
+/// Bytes of a disk of `total` bytes that files which come back leave free: a twentieth, at least
+/// 1 GiB, and at most a quarter.
+fn kept_free(total: u64) -> u64 {
+    (total / 20).max(1 << 30).min(total / 4)
+}
+
 /// What the mover keeps between its steps.
 #[derive(Debug, Default)]
 pub(super) struct TierMover {
@@ -38,8 +45,9 @@ pub(super) struct TierMover {
     skipped: HashSet<u64>,
     /// When strays are swept next, microseconds.
     sweep_us: Option<u64>,
-    /// The store does not answer, which is reported.
-    is_out: bool,
+    /// The kind of the failure that the last steps had, and that is reported: the store does not
+    /// answer, or there is no room for files that come back.
+    reported: Option<ErrorKind>,
 }
 
 /// The next file of the last level that `moves` accepts, and the position behind it. Looks at
@@ -79,25 +87,36 @@ impl BackgroundWork {
         let mut mover = self.tier_mover.lock();
         let now_us = self.env.monotonic_micros();
         store.set_read_clock(now_us / 1_000_000);
-        self.versions.delete_objects(now_us, &self.stopping)?;
-        let sweep_us = *mover.sweep_us.get_or_insert(now_us + FIRST_SWEEP_US);
-        if now_us >= sweep_us {
-            mover.sweep_us = Some(now_us + SWEEP_US);
-            remote.sweep(&|id| self.versions.names_object(id))?;
-        }
+        // A store that refuses deletions must not keep files from moving: so these come behind.
         let moved = self.move_one_file(&mut mover, &*remote);
-        if moved.is_ok() && std::mem::take(&mut mover.is_out) {
-            let message = format!("the object store {} answers again", remote.name());
+        let is_out = |error: &Error| *error.kind() == ErrorKind::Unreachable;
+        if !moved.as_ref().is_err_and(is_out) {
+            self.versions.delete_objects(now_us, &self.stopping)?;
+            let sweep_us = *mover.sweep_us.get_or_insert(now_us + FIRST_SWEEP_US);
+            if now_us >= sweep_us {
+                mover.sweep_us = Some(now_us + SWEEP_US);
+                remote.sweep(&|id| self.versions.names_object(id))?;
+            }
+        }
+        let moved = moved?;
+        if mover.reported.take().is_some() {
+            let message = format!(
+                "files move to or from the object store {} again",
+                remote.name()
+            );
             self.options.listener.log(Severity::Note, &message);
         }
-        moved
+        Ok(moved)
     }
 
     /// The step of [`Self::tier_step`] that failed with `error`: reports it, once if the store is
-    /// out.
+    /// out or there is no room.
     pub(super) fn tier_step_failed(&self, error: &Error) {
-        let is_out = *error.kind() == ErrorKind::Unreachable;
-        if is_out && std::mem::replace(&mut self.tier_mover.lock().is_out, true) {
+        let kind = error.kind();
+        let lasts = matches!(kind, ErrorKind::Unreachable | ErrorKind::NoSpace);
+        let reported = lasts.then(|| kind.clone());
+        let before = std::mem::replace(&mut self.tier_mover.lock().reported, reported);
+        if self.stopping.load(Ordering::Acquire) || (lasts && before.as_ref() == Some(kind)) {
             return;
         }
         if !matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::Poisoned) {
@@ -113,6 +132,14 @@ impl BackgroundWork {
         let now_s = self.versions.source().store().read_clock_s();
         let version = self.versions.current();
         let moves = |file: &FileHandle| {
+            // The catalog is read at each start, which must not need the store.
+            if file
+                .per_index
+                .iter()
+                .any(|held| held.index == CATALOG_INDEX)
+            {
+                return tier == Tier::Local && file.location == FileLocation::ObjectStore;
+            }
             let wanted = match (tier, file.location) {
                 (Tier::Local, FileLocation::ObjectStore) => true,
                 (Tier::Cold, FileLocation::Local) => {
@@ -164,6 +191,7 @@ impl BackgroundWork {
     }
 
     fn bring_back(&self, file: &FileHandle) -> Result<bool> {
+        self.check_room_for(file.size)?;
         if !self.versions.begin_local_copy(file.file_id) {
             return Ok(false);
         }
@@ -180,6 +208,26 @@ impl BackgroundWork {
             return Err(error);
         }
         self.relocate(file, FileLocation::Local)
+    }
+
+    /// Refuses a file of `bytes` that would take room from everything else: a full disk stops all
+    /// writes.
+    fn check_room_for(&self, bytes: u64) -> Result<()> {
+        let store = self.versions.source().store();
+        // Without an answer, the disk may have room.
+        let Ok(Some(room)) = self.env.disk_room(store.dir()) else {
+            return Ok(());
+        };
+        let kept = kept_free(room.total);
+        if room.free >= bytes.saturating_add(kept) {
+            return Ok(());
+        }
+        let what = format!(
+            "files stay in the object store: of {} MiB that are free on the disk, {} MiB stay free",
+            room.free >> 20,
+            kept >> 20
+        );
+        Err(Error::new(ErrorKind::NoSpace, what))
     }
 
     /// Makes a durable copy of a remote file in the data directory, and verifies it.

@@ -2,7 +2,7 @@
 
 use super::VersionSet;
 use crate::base::Result;
-use crate::version::{DeferredDeletion, Edit};
+use crate::version::{DeferredDeletion, Edit, FileLocation};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -101,6 +101,14 @@ impl VersionSet {
         let said: std::collections::HashSet<u64> = due.into_iter().collect();
         objects.deleted.retain(|(_, id)| !said.contains(id));
         Ok(said.len() as u64)
+    }
+
+    /// Whether any file of the tree is in the object store, or any object is to be deleted.
+    pub fn names_objects(&self) -> bool {
+        let inner = self.inner.lock();
+        let mut files = inner.state.files.values();
+        !inner.state.deferred.is_empty()
+            || files.any(|placed| placed.meta.location == FileLocation::ObjectStore)
     }
 
     /// Whether a file of this id is in the tree, or in the list of objects to delete: then its

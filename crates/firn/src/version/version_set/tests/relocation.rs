@@ -21,7 +21,7 @@ impl RemoteFiles for Deletions {
         "a store"
     }
 
-    fn belongs_to(&self, _: DatabaseId) {}
+    fn belongs_to(&self, _: DatabaseId, _: bool) {}
 
     fn open(&self, _: &RemoteSst) -> Result<Arc<dyn ReadFile>> {
         Err(Error::invalid("nobody reads"))
@@ -40,6 +40,8 @@ impl RemoteFiles for Deletions {
         self.deleted.lock().push(id);
         Ok(())
     }
+
+    fn stop(&self) {}
 
     fn sweep(&self, _: &dyn Fn(FileId) -> bool) -> Result<u64> {
         Ok(0)
