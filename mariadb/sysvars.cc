@@ -283,8 +283,8 @@ MYSQL_SYSVAR_STR(
 const char* tier_names[] = {"local", "cold", "all", nullptr};
 TYPELIB tiers = {array_elements(tier_names) - 1, "", tier_names, nullptr};
 
-/* What the core refuses fails in the check, so that the statement fails. */
-int check_tier(THD*, st_mysql_sys_var* variable, void* save, st_mysql_value* value) {
+/* What the core would refuse fails in the check, so that the statement fails. */
+int check_tier(THD*, st_mysql_sys_var*, void* save, st_mysql_value* value) {
   char buffer[16];
   int length = sizeof(buffer);
   long long number = -1;
@@ -294,12 +294,15 @@ int check_tier(THD*, st_mysql_sys_var* variable, void* save, st_mysql_value* val
   } else if (value->val_int(value, &number)) {
     number = -1;
   }
-  if (number < 0 || number >= (long long)tiers.count) {
-    my_printf_error(ER_WRONG_VALUE_FOR_VAR, "FIRN: firn_tier is local or cold", MYF(0));
-    return 1;
-  }
-  if (firn_set_option(database, FIRN_OPTION_TIER, (unsigned long long)number) != FIRN_OK) {
-    my_printf_error(ER_WRONG_VALUE_FOR_VAR, "FIRN: %s", MYF(0), firn_last_error());
+  const char* wrong = nullptr;
+  if (number < 0 || number >= (long long)tiers.count)
+    wrong = "firn_tier is local or cold";
+  else if (number == 2)
+    wrong = "firn_tier=all is not supported yet";
+  else if (number == 1 && !(storage_url && *storage_url))
+    wrong = "firn_tier=cold needs an object store: firn_storage_url is empty";
+  if (wrong) {
+    my_printf_error(ER_WRONG_VALUE_FOR_VAR, "FIRN: %s", MYF(0), wrong);
     return 1;
   }
   *static_cast<unsigned long*>(save) = (unsigned long)number;
@@ -311,7 +314,7 @@ MYSQL_SYSVAR_ENUM(
     "Where the files of the last level lie: local = in the data directory; cold = those that no query has "
     "read for firn_cold_after seconds lie in the object store of firn_storage_url. A change moves files in "
     "the background. all is not supported yet.",
-    check_tier, nullptr, 0, &tiers);
+    check_tier, (update<unsigned long, FIRN_OPTION_TIER>), 0, &tiers);
 
 MYSQL_SYSVAR_UINT(
     cold_after, cold_after, PLUGIN_VAR_RQCMDARG,

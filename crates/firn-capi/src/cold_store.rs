@@ -50,8 +50,7 @@ fn place_of(dir: &Path, files: &dyn Files) -> Result<String, Error> {
     Ok(place.replace(char::is_control, "?"))
 }
 
-/// Opens what is needed for the store at `url`, for the database in `dir`. Asks nothing of the
-/// store.
+/// What is needed for the store at `url`, for the database in `dir`. Asks nothing of the store.
 pub(crate) fn open_cold_store(
     url: &str,
     cache_bytes: u64,
@@ -73,7 +72,7 @@ pub(crate) fn open_cold_store(
     };
     let (store_url, store_files, store_clock) =
         (url.to_owned(), Arc::clone(&files), Arc::clone(&clock));
-    ColdStore::open(ColdStoreParts {
+    Ok(ColdStore::new(ColdStoreParts {
         name: url.to_owned(),
         store: Box::new(move || {
             let (files, clock) = (Arc::clone(&store_files), Arc::clone(&store_clock));
@@ -92,5 +91,5 @@ pub(crate) fn open_cold_store(
         cache_bytes,
         read_jobs: threads("firn-fetch", READ_THREADS)?,
         upload_jobs: threads("firn-upload", UPLOAD_THREADS)?,
-    })
+    }))
 }

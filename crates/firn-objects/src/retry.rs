@@ -1,7 +1,8 @@
 //! Requests that are tried again until they succeed, make no sense, or have no time left.
 //!
 //! Pauses begin at 50 ms (250 ms if the store asks for fewer requests), double up to 5 s, and have
-//! half of their length by chance, so that many callers do not come back together. Damaged answers
+//! half of their length by chance, so that many callers do not come back together. A read that
+//! begins when the store has been out for ten seconds fails at once. Damaged answers
 //! are asked for three times at most: a damaged object stays damaged.
 //!
 //! [`ObjectStore::put_new`] needs care. A request whose answer was lost may have created the
@@ -24,6 +25,9 @@ const PAUSE_US_MIN: u64 = 50_000;
 const PAUSE_US_THROTTLED: u64 = 250_000;
 /// The longest pause, microseconds.
 const PAUSE_US_MAX: u64 = 5_000_000;
+/// Reads that begin when the store has been out for so long are not tried again, and wait for no
+/// probe: else callers that need many, one after the other, would wait for each.
+const OUT_US: u64 = 10_000_000;
 /// How often a damaged answer is asked for.
 const DAMAGED_MAX: u32 = 3;
 /// How often a caller looks whether the store is closed, or a probe of somebody else has found it
@@ -94,7 +98,10 @@ impl Retrying {
     }
 
     fn read<T>(&self, bytes: u64, request: impl FnMut() -> Result<T>) -> Result<T> {
-        self.until(self.clock.now_us() + self.deadlines.read_us, bytes, request)
+        let now_us = self.clock.now_us();
+        let is_out = self.health.out_us(now_us) >= OUT_US;
+        let deadline_us = now_us + self.deadlines.read_us;
+        self.until(if is_out { now_us } else { deadline_us }, bytes, request)
     }
 
     fn write<T>(&self, bytes: u64, request: impl FnMut() -> Result<T>) -> Result<T> {

@@ -4,10 +4,13 @@ use crate::errors;
 use crate::pieces::Pieces;
 use firn::base::{Error, ErrorKind, Result};
 use firn::env::{PrefetchBatch, ReadClass, ReadFile};
-use firn_objects::{CachedFile, ObjectStore, Scan};
+use firn_objects::{
+    CHUNK_BYTES, CachedFile, ErrorKind as StoreKind, ObjectStore, REQUEST_BYTES_MAX, Scan,
+};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Scans of a file that are known at most. One that is forgotten reads ahead again from its third
 /// read on.
@@ -23,8 +26,12 @@ pub struct RemoteFile {
     cached: CachedFile,
     store: Arc<dyn ObjectStore>,
     pieces: Arc<Pieces>,
+    /// The store did not have the object at the last read: what the cache has is all there is.
+    is_absent: AtomicBool,
     /// Scans under way, with the offset at which each goes on.
     scans: Mutex<VecDeque<(u64, Scan)>>,
+    /// Where the last reads past the cache have ended.
+    ends: Mutex<VecDeque<u64>>,
 }
 
 impl RemoteFile {
@@ -41,8 +48,24 @@ impl RemoteFile {
             cached,
             store,
             pieces,
+            is_absent: AtomicBool::new(false),
             scans: Mutex::default(),
+            ends: Mutex::default(),
         }
+    }
+
+    /// Whether a read of somebody who reads once begins where another one has ended, or is large:
+    /// then he reads the file in order. Notes where it ends.
+    fn goes_on(&self, offset: u64, len: u64) -> bool {
+        let mut ends = self.ends.lock();
+        let at = ends.iter().position(|end| *end == offset);
+        ends.push_back(offset + len);
+        match at {
+            Some(at) => drop(ends.remove(at)),
+            None if ends.len() > SCANS_MAX => drop(ends.pop_front()),
+            None => {}
+        }
+        at.is_some() || offset == 0 || len >= CHUNK_BYTES / 2
     }
 
     /// Reads as the scan does that has come to `offset`, or as a new one.
@@ -81,10 +104,17 @@ impl ReadFile for RemoteFile {
             }
             _ => {
                 let object = (self.cached.name(), size);
-                let read = self.pieces.read(&*self.store, object, offset, buf);
+                let ahead = match self.goes_on(offset, len) {
+                    true => REQUEST_BYTES_MAX,
+                    false => CHUNK_BYTES,
+                };
+                let read = self.pieces.read(&*self.store, object, offset, buf, ahead);
                 read.map(|()| None)
             }
         };
+        let is_absent = |e: &firn_objects::Error| e.kind() == StoreKind::Absent;
+        let is_absent = read.as_ref().is_err_and(is_absent);
+        self.is_absent.store(is_absent, Ordering::Relaxed);
         let failed = |e| errors::of_read(&self.store_name, &self.name, offset, &e);
         if let Some(bytes) = read.map_err(failed)? {
             buf.copy_from_slice(&bytes);
@@ -97,6 +127,9 @@ impl ReadFile for RemoteFile {
     }
 
     fn distrust(&self) -> bool {
+        if self.is_absent.load(Ordering::Relaxed) {
+            return false;
+        }
         self.cached.distrust();
         self.pieces.forget(self.cached.name());
         true

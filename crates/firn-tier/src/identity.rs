@@ -2,8 +2,8 @@
 //!
 //! A URL with a slip of the pen may lead to the files of another database. Their ids are the same
 //! numbers, and blocks have no name of their database, so reads would return that one's rows. So
-//! the first request of a process reads `db` first, and the first upload creates it. Then the
-//! process becomes the owner, unless the store is that of another copy: see [`crate::owner`]. A
+//! the first request of a process reads `db` first, and the first upload creates it. Before its
+//! first change a process becomes the owner, unless another copy is: see [`crate::owner`]. A
 //! database that has files in a store never takes an empty one for it.
 
 use crate::names::{IDENTITY, OWNER};
@@ -26,13 +26,63 @@ pub struct IdentifiedStore {
     /// The database, and whether its manifest names objects.
     database: OnceLock<(DatabaseId, bool)>,
     owner_file: OwnerFile,
+    clock: Arc<dyn Clock>,
     /// The token of this process.
     token: String,
-    /// The tokens of this process and earlier ones, once this process is the owner.
-    tokens: Mutex<Vec<String>>,
+    ownership: Mutex<Ownership>,
     is_ours: AtomicBool,
     /// Another copy has become the owner.
     is_lost: AtomicBool,
+}
+
+/// How the object of the owner begins, and what an owner says that has closed.
+const OWNER_HEAD: &str = "firn owner ";
+/// See [`OWNER_HEAD`].
+const GONE: &str = "gone";
+
+/// How often an owner shows that it lives, microseconds.
+const BEAT_US: u64 = 60_000_000;
+/// How long an owner must be silent before another process of its directory becomes the owner,
+/// microseconds.
+const SILENT_US: u64 = 120_000_000;
+
+/// What the object of the owner says.
+struct FoundOwner {
+    token: String,
+    is_gone: bool,
+    text: String,
+}
+
+/// What this process knows of the owner.
+#[derive(Default)]
+struct Ownership {
+    /// The tokens of this process and earlier ones; none until this process is the owner.
+    tokens: Vec<String>,
+    /// How often, and when last, this owner has shown that it lives.
+    beats: u64,
+    beaten_us: u64,
+    /// What another owner said, and since when it says that.
+    watched: Option<(String, u64)>,
+}
+
+impl Ownership {
+    fn await_silence(&mut self, found: &FoundOwner, now_us: u64) -> Result<()> {
+        match &self.watched {
+            Some((text, since_us)) if *text == found.text => {
+                if now_us.saturating_sub(*since_us) >= SILENT_US {
+                    return Ok(());
+                }
+            }
+            _ => self.watched = Some((found.text.clone(), now_us)),
+        }
+        let text = "its owner was not closed and may still live: nothing is changed before it has been silent for two \
+                    minutes";
+        Err(Error::new(ErrorKind::Refused, text))
+    }
+}
+
+fn taken_over() -> Error {
+    refused("it has taken the store over")
 }
 
 /// Opens the store. It may be called again if it fails: a shared directory may not be mounted yet
@@ -52,14 +102,15 @@ enum Owner {
 }
 
 impl IdentifiedStore {
-    pub fn new(open: OpenStore, owner_file: OwnerFile, clock: &dyn Clock) -> Self {
+    pub fn new(open: OpenStore, owner_file: OwnerFile, clock: Arc<dyn Clock>) -> Self {
         Self {
             open,
             store: OnceLock::new(),
             database: OnceLock::new(),
             owner_file,
             token: format!("{:016x}{:016x}", clock.random(), clock.random()),
-            tokens: Mutex::default(),
+            clock,
+            ownership: Mutex::default(),
             is_ours: AtomicBool::new(false),
             is_lost: AtomicBool::new(false),
         }
@@ -89,16 +140,18 @@ impl IdentifiedStore {
         Ok(&**self.store.get_or_init(|| opened))
     }
 
+    /// Whose the store is, as it has said once.
     fn owner(&self) -> Result<Owner> {
-        if self.is_lost.load(Ordering::Acquire) {
-            return Err(refused("another copy has taken the store over"));
-        }
         if self.is_ours.load(Ordering::Acquire) {
             return Ok(Owner::Ours);
         }
+        self.identity()
+    }
+
+    /// Whose the store is, as it says now.
+    fn identity(&self) -> Result<Owner> {
         match self.store()?.get(IDENTITY) {
             Ok(found) if found == self.text()? => {
-                self.become_owner()?;
                 self.is_ours.store(true, Ordering::Release);
                 Ok(Owner::Ours)
             }
@@ -112,60 +165,116 @@ impl IdentifiedStore {
         }
     }
 
-    /// The token of the owner.
-    fn owner_token(&self) -> Result<Option<String>> {
+    /// The object of the owner: its token, and what it says of itself.
+    fn found_owner(&self) -> Result<Option<FoundOwner>> {
         match self.store()?.get(OWNER) {
             Ok(found) => {
-                let text = String::from_utf8_lossy(&found);
-                let token = text.strip_prefix("firn owner ").unwrap_or(&text);
-                Ok(Some(token.trim_end().to_owned()))
+                let text = String::from_utf8_lossy(&found).into_owned();
+                let rest = text.strip_prefix(OWNER_HEAD).unwrap_or(&text).trim_end();
+                let (token, state) = rest.split_once(' ').unwrap_or((rest, ""));
+                Ok(Some(FoundOwner {
+                    token: token.to_owned(),
+                    is_gone: state == GONE,
+                    text,
+                }))
             }
             Err(error) if error.kind() == ErrorKind::Absent => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Makes this process the owner, if the owner so far was a process of this directory.
+    /// Makes this process the owner, if the owner so far is none, or was a process of this
+    /// directory.
     fn become_owner(&self) -> Result<()> {
-        let mut tokens = self.tokens.lock();
-        if !tokens.is_empty() {
+        let mut ownership = self.ownership.lock();
+        if !ownership.tokens.is_empty() {
             return Ok(());
         }
         let known = self.owner_file.known()?;
-        let found = self.owner_token()?;
-        let is_known = |token: &String| *token == self.token || known.tokens.contains(token);
-        if found.as_ref().is_some_and(|token| !is_known(token)) {
-            let why = known.copied.as_deref();
-            return Err(refused(why.unwrap_or("a copy has used the store since")));
+        let found = self.found_owner()?;
+        if let Some(found) = &found
+            && found.token != self.token
+        {
+            if !known.tokens.contains(&found.token) {
+                let why = known.copied.as_deref();
+                return Err(refused(why.unwrap_or("a copy has used the store since")));
+            }
+            if !found.is_gone {
+                ownership.await_silence(found, self.clock.now_us())?;
+            }
         }
         // Durable before the store has it. A put that fails now may be executed later.
-        let all = [self.token.clone()].into_iter().chain(found);
-        let kept = self.owner_file.write(all.chain(known.tokens))?;
-        let text = Bytes::from(format!("firn owner {}\n", self.token));
-        self.store()?.put(OWNER, text)?;
-        *tokens = kept;
+        let all = [self.token.clone()].into_iter();
+        let all = all
+            .chain(found.map(|found| found.token))
+            .chain(known.tokens);
+        let tokens = self.owner_file.write(all)?;
+        self.put_owner("0")?;
+        ownership.tokens = tokens;
+        ownership.beaten_us = self.clock.now_us();
         Ok(())
     }
 
-    /// Learns whether this process is still the owner. Once another one is, all requests are
+    fn put_owner(&self, state: &str) -> Result<()> {
+        let text = format!("{OWNER_HEAD}{} {state}\n", self.token);
+        self.store()?.put(OWNER, Bytes::from(text))
+    }
+
+    /// Learns whether this process is still the owner. Once another one is, all changes are
     /// refused. Without an owner, the store may come back: as a directory that is not mounted.
     pub fn check_owner(&self) -> Result<()> {
-        let Some(found) = self.owner_token()? else {
+        let Some(found) = self.found_owner()? else {
             let text = format!("its object {OWNER} is gone: is it the right store?");
             return Err(Error::new(ErrorKind::Invalid, text));
         };
-        if !self.tokens.lock().contains(&found) {
+        if !self.ownership.lock().tokens.contains(&found.token) {
             self.is_lost.store(true, Ordering::Release);
-            return Err(refused("another copy has taken the store over"));
+            return Err(taken_over());
         }
         Ok(())
     }
 
-    /// An answer to a read. If the object is gone, the reason may be that another copy has become
-    /// the owner.
+    /// Shows that the owner lives, if this process is the owner and it is time.
+    pub fn beat(&self) -> Result<()> {
+        let (now_us, beats) = {
+            let ownership = self.ownership.lock();
+            let now_us = self.clock.now_us();
+            let is_due = now_us.saturating_sub(ownership.beaten_us) >= BEAT_US;
+            if ownership.tokens.is_empty() || !is_due || self.is_lost.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            (now_us, ownership.beats + 1)
+        };
+        self.check_owner()?;
+        self.put_owner(&beats.to_string())?;
+        let mut ownership = self.ownership.lock();
+        (ownership.beaten_us, ownership.beats) = (now_us, beats);
+        Ok(())
+    }
+
+    /// Says that the owner is gone, if this process is the owner: the next one need not wait.
+    pub fn leave(&self) -> Result<()> {
+        if self.ownership.lock().tokens.is_empty() || self.is_lost.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.check_owner()?;
+        self.put_owner(GONE)
+    }
+
+    /// An answer to a read. An object that is gone is damage only if the store is still ours: a
+    /// directory may not be mounted any more, and another owner may have deleted the object.
     fn answer<T>(&self, answer: Result<T>) -> Result<T> {
-        if matches!(&answer, Err(error) if error.kind() == ErrorKind::Absent) {
-            self.check_owner()?;
+        if !matches!(&answer, Err(error) if error.kind() == ErrorKind::Absent) {
+            return answer;
+        }
+        if self.identity()? == Owner::Nobody {
+            return Err(nobodys());
+        }
+        if let Some(found) = self.found_owner()? {
+            let ours = self.ownership.lock().tokens.contains(&found.token);
+            if !ours && !self.owner_file.known()?.tokens.contains(&found.token) {
+                return Err(taken_over());
+            }
         }
         answer
     }
@@ -191,16 +300,26 @@ impl IdentifiedStore {
     }
 
     /// Before a request that changes what the store has.
-    fn change(&self) -> Result<&dyn ObjectStore> {
+    pub fn change(&self) -> Result<&dyn ObjectStore> {
+        if self.is_lost.load(Ordering::Acquire) {
+            return Err(taken_over());
+        }
         let store = self.ask()?;
+        self.become_owner()?;
         self.check_owner()?;
         Ok(store)
+    }
+
+    /// Makes the store that of this database, and this process the owner, if they are not yet.
+    pub fn prepare(&self) -> Result<()> {
+        self.claim().map(|_| ())
     }
 
     /// Before a request that stores something.
     fn claim(&self) -> Result<&dyn ObjectStore> {
         if self.owner()? == Owner::Nobody {
-            // A directory that is not mounted looks like a new store.
+            // A directory that is not mounted looks like a new store, and so does a store that was
+            // emptied.
             if self.named()?.1 {
                 return Err(nobodys());
             }

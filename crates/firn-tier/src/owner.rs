@@ -6,8 +6,13 @@
 //! directory has the tokens of its own processes, and the place where the directory lies. A
 //! directory is a copy if it has no such file, as after a restore; if its place is another one, as
 //! after a copy of all files; or if the store has a token that it does not know, as after a return
-//! to an older snapshot of the disk. A copy is refused. A server learns before each upload and each
-//! deletion whether another one has become the owner.
+//! to an older snapshot of the disk. A copy may read, since the names of objects have checksums of
+//! their bytes; changes are refused.
+//!
+//! Nothing tells the clone of a machine from the original. So an owner puts its token again each
+//! minute, with a number that grows, and says at its end that it is gone. Another process with a
+//! token that the directory knows becomes the owner only when this has stood still for two minutes.
+//! A server learns before each change whether another one has become the owner.
 
 use crate::names::OWNER;
 use firn_objects::{Error, ErrorKind, Files, Open, Result};
@@ -55,7 +60,9 @@ impl OwnerFile {
         let failed = |error: &io::Error| Error::from_io(error, self.path.display());
         let text = match self.text() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(copied("it has never used the store".to_owned()));
+                return Ok(copied(
+                    "this data directory has never used the store".to_owned(),
+                ));
             }
             text => text.map_err(|error| failed(&error))?,
         };
@@ -63,7 +70,7 @@ impl OwnerFile {
             return Ok(copied(format!("{} is damaged", self.path.display())));
         };
         if place != self.place {
-            let why = format!("it was at {place}, and is at {} now", self.place);
+            let why = format!("this data directory was {place}, and is {} now", self.place);
             return Ok(copied(why));
         }
         let info = self
@@ -71,7 +78,9 @@ impl OwnerFile {
             .info(&self.path)
             .map_err(|error| failed(&error))?;
         if inode != info.inode {
-            return Ok(copied("its files are copies".to_owned()));
+            return Ok(copied(
+                "the files of this data directory are copies".to_owned(),
+            ));
         }
         Ok(Known {
             tokens,
@@ -130,11 +139,11 @@ fn parse(text: &str) -> Option<(&str, u64, Vec<String>)> {
     Some((place, inode, tokens.collect::<Option<_>>()?))
 }
 
-/// The directory may not use the store.
+/// The directory may not change the store.
 pub fn refused(why: &str) -> Error {
     let text = format!(
-        "its files belong to another copy of this database: of this data directory, {why}. If the other copy is gone \
-         for good, delete the object {OWNER}; see docs/cold-files.md"
+        "it belongs to another copy of this database: {why}. If the other copy is gone for good, delete the object \
+         {OWNER}; see docs/cold-files.md"
     );
     Error::new(ErrorKind::Invalid, text)
 }
@@ -182,7 +191,10 @@ mod tests {
         let copy = files.open(path, Open::New).unwrap();
         copy.write_at(&bytes, 0).unwrap();
         let known = here.known().unwrap();
-        assert_eq!(known.copied.unwrap(), "its files are copies");
+        assert_eq!(
+            known.copied.unwrap(),
+            "the files of this data directory are copies"
+        );
         assert!(known.tokens.is_empty());
     }
 

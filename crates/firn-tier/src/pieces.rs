@@ -28,18 +28,22 @@ pub struct Pieces(Mutex<VecDeque<Piece>>);
 
 impl Pieces {
     /// Fills `buf` with the bytes from `offset` on of an object of `size` bytes. What it reads from
-    /// the store, it reads up to 8 MiB at once.
+    /// the store, it reads `ahead` bytes at once, at least, and 8 MiB at most.
     pub fn read(
         &self,
         store: &dyn ObjectStore,
         (name, size): (&str, u64),
         mut offset: u64,
         mut buf: &mut [u8],
+        ahead: u64,
     ) -> Result<()> {
         while !buf.is_empty() {
             let piece = match self.take(name, offset) {
                 Some(piece) => piece,
-                None => Self::get(store, name, offset..size.min(offset + REQUEST_BYTES_MAX))?,
+                None => {
+                    let bytes = ahead.max(buf.len() as u64).min(REQUEST_BYTES_MAX);
+                    Self::get(store, name, offset..size.min(offset + bytes))?
+                }
             };
             let from = (offset - piece.offset) as usize;
             let count = buf.len().min(piece.bytes.len() - from);

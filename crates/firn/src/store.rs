@@ -268,7 +268,11 @@ impl FileStore {
         last_read_s: &Arc<AtomicU64>,
     ) -> Result<BlockFile> {
         let file = BlockFile::new(self.open(id)?, self.pool.as_ref(), (id, checksum));
-        Ok(file.with_read_mark(Arc::clone(last_read_s), Arc::clone(&self.read_clock_s)))
+        // Without an object store nobody asks.
+        Ok(match self.remote {
+            Some(_) => file.with_read_mark(Arc::clone(last_read_s), Arc::clone(&self.read_clock_s)),
+            None => file,
+        })
     }
 
     /// The clock by which reads of files are noted, seconds. It stands still between calls of

@@ -3,7 +3,7 @@
 use crate::world::{MINUTE_US, STORE, World};
 use firn::base::options::Tier;
 use firn::base::{Error, ErrorKind};
-use firn_objects::mem::MemFiles;
+use firn_objects::mem::{MemFiles, MemObjects};
 use firn_objects::{Files, ObjectStore, Open};
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ fn original(seed: u64) -> World {
 /// A copy of its data directory at `place`, with the same store.
 fn copy_of(world: &World, seed: u64, place: &str) -> World {
     let mut copy = World::new(seed);
-    copy.env = world.env.crash(seed);
+    copy.env = world.env.copy();
     copy.objects = Arc::clone(&world.objects);
     copy.rows = world.rows.clone();
     copy.place = place.to_owned();
@@ -50,23 +50,47 @@ fn is_refused(error: &Error) {
     assert!(error.to_string().contains("another copy"), "{error}");
 }
 
-/// The copy neither reads nor changes what the store has; its own rows it has.
+/// Reads all rows. What the owner has deleted is refused, and nothing else is.
+fn check_reads(world: &World) -> usize {
+    let mut refused = 0;
+    for n in 0..1000 {
+        match world.read(n) {
+            Ok(found) => assert_eq!(found, world.rows.get(&n).copied(), "row {n}"),
+            Err(error) => {
+                is_refused(&error);
+                refused += 1;
+            }
+        }
+    }
+    refused
+}
+
+/// The copy reads what is there, and changes nothing of what the store has.
 fn check_refused(copy: &mut World) {
     let before = copy.objects.contents();
     copy.open();
-    is_refused(&copy.read(3).unwrap_err());
-    copy.try_write(&[(3, Some(9))]).unwrap();
-    assert_eq!(copy.read(3).unwrap(), Some(9));
-    is_refused(&copy.db().compact_all().unwrap_err());
-    // A file of its own, which has an id that a file of the original gets, too.
-    copy.try_write(&[(5000, Some(9))]).unwrap();
-    copy.db().flush().unwrap();
-    for tier in [Tier::Local, Tier::Cold] {
+    if check_reads(copy) > 0 {
+        is_refused(&copy.db().tier_step().unwrap_err());
+        assert_eq!(copy.objects.contents(), before);
+        return;
+    }
+    // Files of its own, with ids that files of the original get, too, and objects to delete.
+    copy.try_write(&[(3, Some(9)), (5000, Some(9))]).unwrap();
+    copy.db().compact_all().unwrap();
+    assert!(!copy.manifest().deferred.is_empty());
+    for tier in [Tier::Cold, Tier::Local] {
         copy.set_tier(tier);
         let _ = copy.db().tier_step();
         copy.pass(25 * 60 * MINUTE_US);
-        is_refused(&copy.db().tier_step().unwrap_err());
+        let error = loop {
+            match copy.db().tier_step() {
+                Ok(moved) => assert!(moved),
+                Err(error) => break error,
+            }
+        };
+        is_refused(&error);
     }
+    copy.check_rows(1000);
     assert_eq!(copy.objects.contents(), before);
 }
 
@@ -125,60 +149,105 @@ fn a_snapshot_from_before_the_last_start_is_refused() {
     assert_ne!(snapshot, newest);
     copy.cache_files = Arc::clone(&world.cache_files);
     set_content(&copy.cache_files, Open::Write, &snapshot);
+    copy.set_tier(Tier::Local);
     check_refused(&mut copy);
     copy.close();
     set_content(&world.cache_files, Open::Write, &newest);
     check_well(&mut world);
 }
 
-/// A clone of a machine that runs: nothing tells the clone from the original. The one that was
-/// started last is the owner, and the other learns it before it changes anything.
+/// A clone of a machine that runs: nothing tells the clone from the original, but that the original
+/// lives.
+#[test]
+fn a_clone_does_not_become_the_owner_while_the_original_lives() {
+    let mut world = original(38);
+    world.open();
+    world.set_tier(Tier::Cold);
+    world.load(0..1000, 2);
+    world.move_all();
+    let mut clone = clone_of(&world, 39);
+    clone.load(0..10, 3);
+    clone.set_tier(Tier::Cold);
+    let before = world.objects.contents();
+    for _ in 0..30 {
+        let error = clone.db().tier_step().unwrap_err();
+        assert_eq!(*error.kind(), ErrorKind::Unreachable, "{error}");
+        assert!(error.to_string().contains("may still live"), "{error}");
+        clone.pass(MINUTE_US);
+        world.pass(MINUTE_US);
+        world.db().tier_step().unwrap();
+    }
+    clone.check_rows(1000);
+    let mut after = world.objects.contents();
+    after.retain(|name, _| name != firn_tier::OWNER);
+    let stays = |name: &String| after.contains_key(name) || name == firn_tier::OWNER;
+    assert!(before.keys().filter(|name| stays(name)).count() > 2);
+    world.check_rows(1000);
+    world.check_places();
+}
+
+fn clone_of(world: &World, seed: u64) -> World {
+    let mut clone = copy_of(world, seed, "here");
+    clone.cache_files = Arc::clone(&world.cache_files);
+    clone.open();
+    clone
+}
+
+/// An original that was stopped for minutes (SIGSTOP, a suspended machine) learns that a clone is
+/// the owner before it changes anything, and reads on.
 #[test]
 fn an_original_learns_that_a_clone_is_the_owner() {
-    let mut world = original(38);
+    let mut world = original(40);
     world.cache_bytes = 0;
     world.open();
-    world.check_rows(1000);
     world.try_write(&[(1, Some(5))]).unwrap();
-    let mut clone = copy_of(&world, 39, "here");
-    clone.cache_files = Arc::clone(&world.cache_files);
-    clone.cache_bytes = 1 << 20;
-    clone.open();
-    clone.check_rows(1000);
-
-    let before = world.objects.contents();
     world.db().compact_all().unwrap();
     world.set_tier(Tier::Cold);
-    is_refused(&world.db().tier_step().unwrap_err());
-    is_refused(&world.db().tier_step().unwrap_err());
-    world.pass(11 * MINUTE_US);
-    is_refused(&world.db().tier_step().unwrap_err());
-    assert_eq!(world.objects.contents(), before);
-    // The clone goes on.
+    world.move_all();
+    let mut clone = clone_of(&world, 41);
     clone.set_tier(Tier::Cold);
     clone.load(0..1000, 3);
-    clone.move_all();
+    assert!(clone.move_all() > 0, "it has waited");
+    let before = world.objects.contents();
+    world.try_write(&[(2, Some(6))]).unwrap();
+    world.db().compact_all().unwrap();
+    for _ in 0..3 {
+        is_refused(&world.db().tier_step().unwrap_err());
+        world.pass(11 * MINUTE_US);
+    }
+    assert_eq!(world.objects.contents(), before);
+    world.check_rows(1000);
     clone.check_rows(1000);
     clone.check_places();
 }
 
-/// What the owner has deleted is not damaged.
+/// What another owner has deleted is not damaged.
 #[test]
 fn an_object_that_the_owner_has_deleted_is_no_damage() {
-    let mut world = original(40);
+    let mut world = original(42);
     world.cache_bytes = 0;
     world.open();
     world.check_rows(10);
-    let mut clone = copy_of(&world, 41, "here");
-    clone.cache_files = Arc::clone(&world.cache_files);
-    clone.cache_bytes = 1 << 20;
-    clone.open();
+    let mut clone = clone_of(&world, 43);
+    clone.set_tier(Tier::Cold);
     clone.load(0..1000, 3);
+    clone.move_all();
     clone.check_nothing_left();
+    // The original does not know the token of the clone, which has written its file of the owner.
+    let snapshot = content(&world.cache_files);
+    let text = String::from_utf8(snapshot).unwrap();
+    let tokens: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("token"))
+        .collect();
+    let text = text.replace(&format!("{}\n", tokens[0]), "");
+    set_content(&world.cache_files, Open::Write, text.as_bytes());
     let lost = (0..1000).filter_map(|n| world.read(n).err());
     let lost: Vec<Error> = lost.collect();
     assert!(!lost.is_empty());
     lost.iter().for_each(is_refused);
+    world.try_write(&[(3, Some(4))]).unwrap();
+    is_refused(&world.db().compact_all().unwrap_err());
     let version = firn::db::current_version(world.db());
     assert!(version.quarantine().first().is_none());
 }
@@ -186,17 +255,108 @@ fn an_object_that_the_owner_has_deleted_is_no_damage() {
 /// The way out for a copy whose original is gone.
 #[test]
 fn without_the_object_of_the_owner_a_copy_becomes_the_owner() {
-    let mut world = original(42);
-    let mut copy = copy_of(&world, 43, "there");
+    let world = original(44);
+    let mut copy = copy_of(&world, 45, "there");
     check_refused(&mut copy);
     copy.close();
     copy.objects.delete(firn_tier::OWNER).unwrap();
-    copy.rows.insert(3, 9);
-    copy.rows.insert(5000, 9);
-    copy.set_tier(Tier::Local);
     check_well(&mut copy);
     // And the original is the copy from now on.
+    let mut world = copy_of(&world, 46, "here");
+    let before = copy.objects.contents();
+    world.open();
+    world.set_tier(Tier::Local);
+    world.try_write(&[(3, Some(9))]).unwrap();
+    let _ = world.db().compact_all();
+    world.pass(11 * MINUTE_US);
+    let _ = world.db().tier_step();
+    assert_eq!(copy.objects.contents(), before);
+}
+
+/// A directory that is not mounted looks like an empty store.
+#[test]
+fn a_database_with_remote_files_takes_no_empty_store() {
+    let mut world = original(47);
+    let (ours, clock) = (Arc::clone(&world.objects), Arc::clone(&world.clock));
     world.cache_bytes = 0;
-    world.cache_files.crash();
-    check_refused(&mut world);
+    world.objects = Arc::new(MemObjects::new(1, clock));
+    world.open();
+    world.set_tier(Tier::Cold);
+    world.try_write(&[(5000, Some(1))]).unwrap();
+    world.db().flush().unwrap();
+    let is_nobodys = |error: Error| {
+        assert_eq!(*error.kind(), ErrorKind::Unreachable, "{error}");
+        assert!(error.to_string().contains("mounted"), "{error}");
+    };
+    is_nobodys(world.read(3).unwrap_err());
+    // It has a new file to send away.
+    world.db().compact_all().unwrap();
+    is_nobodys(world.db().tier_step().unwrap_err());
+    world.set_tier(Tier::Local);
+    is_nobodys(world.db().tier_step().unwrap_err());
+    assert!(world.objects.contents().is_empty());
+    world.close();
+    world.objects = ours;
+    check_well(&mut world);
+}
+
+/// The directory of the store is unmounted while the database is open.
+#[test]
+fn a_store_that_goes_away_is_neither_filled_nor_taken_for_damaged() {
+    let mut world = World::new(48);
+    world.cache_bytes = 0;
+    world.open();
+    world.load(0..1000, 1);
+    world.set_tier(Tier::Cold);
+    for _ in 0..3 {
+        assert!(world.db().tier_step().unwrap());
+    }
+    let kept = world.objects.contents();
+    for name in kept.keys() {
+        world.objects.delete(name).unwrap();
+    }
+    for _ in 0..2 {
+        let error = world.db().tier_step().unwrap_err();
+        assert_eq!(*error.kind(), ErrorKind::Unreachable, "{error}");
+        world.pass(11 * MINUTE_US);
+    }
+    let errors: Vec<Error> = (0..1000).filter_map(|n| world.read(n).err()).collect();
+    assert!(!errors.is_empty());
+    for error in errors {
+        assert_eq!(*error.kind(), ErrorKind::Unreachable, "{error}");
+    }
+    let error = world.db().compact_all();
+    assert!(error.is_ok() || error.is_err_and(|error| error.is_unreachable()));
+    assert!(world.objects.contents().is_empty());
+    // It is mounted again.
+    for (name, bytes) in kept {
+        world.objects.put(&name, bytes).unwrap();
+    }
+    world.check_rows(1000);
+    world.check_places();
+    world.move_all();
+    world.check_rows(1000);
+}
+
+/// What the cache has of an object that is gone is not thrown away.
+#[test]
+fn an_object_that_is_gone_leaves_the_cache_alone() {
+    let mut world = original(49);
+    world.cache_bytes = 64 << 20;
+    world.open();
+    world.check_rows(500);
+    let names: Vec<String> = world
+        .object_names()
+        .into_iter()
+        .map(|(_, name)| name)
+        .collect();
+    for name in &names {
+        world.objects.delete(name).unwrap();
+    }
+    let readable = |world: &World| (0..1000).filter(|n| world.read(*n).is_ok()).count();
+    let before = readable(&world);
+    assert!((500..1000).contains(&before), "{before}");
+    for _ in 0..3 {
+        assert_eq!(readable(&world), before);
+    }
 }

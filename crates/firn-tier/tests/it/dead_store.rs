@@ -110,7 +110,10 @@ fn a_store_of_another_database_is_neither_read_nor_written() {
     world.objects = Arc::new(MemObjects::new(1, clock));
     world.open();
     let error = world.read(3).unwrap_err();
-    assert!(error.to_string().contains("is the URL right"), "{error}");
+    assert!(
+        error.to_string().contains("is it the right store"),
+        "{error}"
+    );
     assert!(world.objects.contents().is_empty());
     world.close();
 

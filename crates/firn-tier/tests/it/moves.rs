@@ -1,11 +1,14 @@
 //! Files move to the store and back, and what is left over goes.
 
-use crate::world::{CACHE, MINUTE_US, World};
+use crate::world::{CACHE, MINUTE_US, MortalStore, World};
 use firn::base::ErrorKind;
 use firn::base::options::Tier;
+use firn_objects::ObjectStore;
 use firn_objects::mem::Faults;
-use firn_tier::{IDENTITY, OWNER, object_name};
+use firn_tier::{IDENTITY, OWNER};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 #[test]
 fn a_database_moves_to_the_store_and_back() {
@@ -77,6 +80,8 @@ fn objects_are_deleted_when_their_time_has_come() {
     assert_eq!(world.move_all(), 0);
     assert_eq!(world.manifest().deferred.len(), files);
     world.pass(11 * MINUTE_US);
+    // This step says that the deletions are done.
+    assert!(!world.db().tier_step().unwrap());
     assert_eq!(world.move_all(), files);
     assert!(world.manifest().deferred.is_empty());
     let again: Vec<u64> = world.manifest().files.into_keys().collect();
@@ -92,11 +97,11 @@ fn compactions_replace_remote_files() {
     world.load(0..1000, 1);
     world.set_tier(Tier::Cold);
     let files = world.move_all();
-    let old: Vec<u64> = world.manifest().files.into_keys().collect();
+    let old = world.object_names();
     world.load(0..1000, 2);
     assert!(
         old.iter()
-            .all(|id| !world.manifest().files.contains_key(id))
+            .all(|(id, _)| !world.manifest().files.contains_key(id))
     );
     assert_eq!(world.manifest().deferred.len(), files);
     world.check_rows(1000);
@@ -104,10 +109,7 @@ fn compactions_replace_remote_files() {
     world.check_places();
     world.check_nothing_left();
     let objects = world.objects.contents();
-    assert!(
-        old.iter()
-            .all(|id| !objects.contains_key(&object_name(*id)))
-    );
+    assert!(old.iter().all(|(_, name)| !objects.contains_key(name)));
     world.check_rows(1000);
 }
 
@@ -147,24 +149,24 @@ fn damaged_local_copies_are_read_again_and_damaged_objects_are_damage() {
     world.set_tier(Tier::Cold);
     world.move_all();
     world.check_rows(1000);
-    let ids: Vec<u64> = world.manifest().files.into_keys().collect();
-    let cached = |id: u64| format!("{CACHE}/{}.chunks", object_name(id).replace('/', ","));
+    let files = world.object_names();
+    let cached = |name: &str| format!("{CACHE}/{}.chunks", name.replace('/', ","));
     for reopen in [false, true] {
         if reopen {
             world.close();
             world.open();
         }
-        for &id in &ids {
+        for (_, name) in &files {
             for at in (0..4096).step_by(61) {
-                world.cache_files.damage(Path::new(&cached(id)), at);
+                world.cache_files.damage(Path::new(&cached(name)), at);
             }
         }
         world.check_rows(1000);
     }
-    assert!(world.cold().stats().cache.damaged > 0);
+    assert!(world.cold().stats().cache.unwrap().damaged > 0);
 
-    let (first, damaged) = (ids[0], object_name(ids[0]));
-    assert!(world.objects.damage(&damaged, 100));
+    let (first, damaged) = &files[0];
+    assert!(world.objects.damage(damaged, 100));
     world.cold().set_cache_bytes(0);
     let errors = (0..1000).filter_map(|n| world.read(n).err());
     let errors: Vec<_> = errors.collect();
@@ -207,4 +209,151 @@ fn damaged_answers_are_asked_for_again() {
     world.set_tier(Tier::Local);
     assert_eq!(world.move_all(), files);
     world.check_places();
+}
+
+/// A full disk stops all writes, so files that come back leave room.
+#[test]
+fn files_come_back_only_while_the_disk_has_room() {
+    let mut world = World::new(8);
+    world.open();
+    world.load(0..1000, 1);
+    world.set_tier(Tier::Cold);
+    let files = world.move_all();
+    world.db().flush().unwrap();
+    world.set_tier(Tier::Local);
+    world.env.fill();
+    let used = world.env.used();
+    for _ in 0..3 {
+        let error = world.db().tier_step().unwrap_err();
+        assert_eq!(*error.kind(), ErrorKind::NoSpace, "{error}");
+        assert!(error.to_string().contains("stay free"), "{error}");
+    }
+    assert_eq!((world.env.used(), world.places()), (used, (0, files)));
+    world.check_rows(1000);
+    // Room for some of them: a quarter of the disk stays free.
+    world.env.make_room(used);
+    let mut moved = 0;
+    let error = loop {
+        match world.db().tier_step() {
+            Ok(true) => moved += 1,
+            Ok(false) => panic!("all are back"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(*error.kind(), ErrorKind::NoSpace, "{error}");
+    assert!(moved > 0 && moved < files);
+    world.check_places();
+    world.env.unfill();
+    assert_eq!(world.move_all(), files - moved);
+    world.check_rows(1000);
+}
+
+/// Keys that are only read from memory are read.
+#[test]
+fn files_that_are_read_from_the_block_cache_are_not_cold() {
+    let mut world = World::new(9);
+    world.block_cache_bytes = 64 << 20;
+    world.mutable.cold_after_s.store(3600, Ordering::Relaxed);
+    world.open();
+    world.load(0..1000, 1);
+    world.check_rows(1000);
+    world.set_tier(Tier::Cold);
+    assert_eq!(world.move_all(), 0);
+    for _ in 0..6 {
+        world.pass(20 * MINUTE_US);
+        assert_eq!(world.move_all(), 0);
+        // The file with this row is in use, the others are not.
+        assert_eq!(world.read(500).unwrap(), Some(1));
+        if world.places().1 > 0 {
+            break;
+        }
+    }
+    for _ in 0..4 {
+        world.pass(20 * MINUTE_US);
+        while world.db().tier_step().unwrap() {}
+        assert_eq!(world.read(500).unwrap(), Some(1));
+    }
+    assert_eq!(world.places().0, 1);
+    world.pass(61 * MINUTE_US);
+    assert_eq!(world.move_all(), 1);
+}
+
+/// Rights to store, and none to delete.
+#[test]
+fn deletions_that_fail_keep_no_file_from_moving() {
+    let mut world = World::new(10);
+    let store = MortalStore::new(&world.objects, u64::MAX, false);
+    store.refuses_deletions.store(true, Ordering::SeqCst);
+    let shared: Arc<dyn ObjectStore> = Arc::<MortalStore>::clone(&store);
+    world.try_open(shared).unwrap();
+    world.load(0..1000, 1);
+    world.set_tier(Tier::Cold);
+    let files = world.move_all();
+    world.load(0..1000, 2);
+    world.pass(11 * MINUTE_US);
+    let mut moved = 0;
+    let error = loop {
+        match world.db().tier_step() {
+            Ok(true) => moved += 1,
+            Ok(false) => panic!("nothing was deleted"),
+            Err(error) => break error,
+        }
+    };
+    assert!(error.to_string().contains("access denied"), "{error}");
+    assert!(moved > 5);
+    assert_eq!(world.manifest().deferred.len(), files);
+    // One try a minute, and not one for each object.
+    let (before, _) = world.objects.traffic();
+    for _ in 0..50 {
+        assert!(!world.db().tier_step().unwrap());
+    }
+    assert_eq!(world.objects.traffic().0, before);
+    store.refuses_deletions.store(false, Ordering::SeqCst);
+    world.pass(2 * MINUTE_US);
+    world.check_nothing_left();
+    world.check_rows(1000);
+}
+
+/// An upload that is refused again and again is an error that is reported, and the next step may do
+/// something else.
+#[test]
+fn an_upload_that_is_refused_is_given_up_for_a_time() {
+    let mut world = World::new(11);
+    world.has_upload_thread = true;
+    let store = MortalStore::new(&world.objects, u64::MAX, false);
+    store.refuses_uploads.store(true, Ordering::SeqCst);
+    let shared: Arc<dyn ObjectStore> = Arc::<MortalStore>::clone(&store);
+    world.try_open(shared).unwrap();
+    world.load(0..300, 1);
+    world.set_tier(Tier::Cold);
+    for _ in 0..2 {
+        let error = world.db().tier_step().unwrap_err();
+        assert_eq!(*error.kind(), ErrorKind::Unreachable, "{error}");
+        assert!(error.to_string().contains("access denied"), "{error}");
+    }
+    world.set_tier(Tier::Local);
+    assert!(!world.db().tier_step().unwrap());
+    world.set_tier(Tier::Cold);
+    store.refuses_uploads.store(false, Ordering::SeqCst);
+    assert!(world.move_all() > 1);
+    world.check_places();
+    world.check_rows(300);
+}
+
+/// A checkpoint does not delete the objects of the database that it was made of.
+#[test]
+fn checkpoints_leave_out_what_is_to_be_deleted() {
+    let mut world = World::new(12);
+    world.open();
+    world.load(0..300, 1);
+    world.set_tier(Tier::Cold);
+    world.move_all();
+    world.set_tier(Tier::Local);
+    world.move_all();
+    assert!(!world.manifest().deferred.is_empty());
+    world.db().checkpoint(Path::new("/copy"), true).unwrap();
+    let copied = firn::version::load(&world.env, Path::new("/copy")).unwrap();
+    let copied = copied.unwrap().state;
+    assert!(copied.deferred.is_empty());
+    assert_eq!(copied.files.len(), world.manifest().files.len());
 }

@@ -5,11 +5,12 @@ use firn::base::options::{MutableOptions, Options, Tier};
 use firn::base::{Result, Value};
 use firn::db::{Attached, Db};
 use firn::env::{Env, MemEnv, ReadClass};
+use firn::store::RemoteFiles;
 use firn::txn::{Isolation, Transaction};
-use firn::version::{FileLocation, ManifestState};
+use firn::version::{FileLocation, ManifestState, PlacedFile};
 use firn_objects::mem::{MemFiles, MemObjects, VirtualClock};
 use firn_objects::{
-    Clock, Deadlines, Job, Jobs, ObjectInfo, ObjectStore, Page, PartTag, PutNew, UploadId,
+    Clock, Deadlines, Job, Jobs, ObjectInfo, ObjectStore, Page, PartTag, PutNew, Threads, UploadId,
     UploadInfo,
 };
 use firn_tier::{ColdStore, ColdStoreParts, OwnerFile, object_name};
@@ -17,7 +18,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use xxhash_rust::xxh3::xxh3_64;
 
 const DIR: &str = "/db";
@@ -42,6 +43,10 @@ pub struct MortalStore {
     store: Arc<MemObjects>,
     left: AtomicU64,
     after: bool,
+    /// Uploads of files are refused.
+    pub refuses_uploads: AtomicBool,
+    /// Deletions are refused.
+    pub refuses_deletions: AtomicBool,
 }
 
 /// The panic of a process that dies.
@@ -53,7 +58,20 @@ impl MortalStore {
             store: Arc::clone(store),
             left: AtomicU64::new(left),
             after,
+            refuses_uploads: AtomicBool::new(false),
+            refuses_deletions: AtomicBool::new(false),
         })
+    }
+
+    fn check(refuses: &AtomicBool, name: &str) -> Answer<()> {
+        if refuses.load(Ordering::SeqCst) && name.starts_with("sst/") {
+            let text = format!("{name}: access denied");
+            return Err(firn_objects::Error::new(
+                firn_objects::ErrorKind::Refused,
+                text,
+            ));
+        }
+        Ok(())
     }
 
     fn request<T>(&self, request: impl FnOnce(&MemObjects) -> T) -> T {
@@ -74,6 +92,7 @@ type Answer<T> = firn_objects::Result<T>;
 
 impl ObjectStore for MortalStore {
     fn put(&self, name: &str, bytes: Bytes) -> Answer<()> {
+        Self::check(&self.refuses_uploads, name)?;
         self.request(|store| store.put(name, bytes))
     }
     fn put_new(&self, name: &str, bytes: Bytes) -> Answer<PutNew> {
@@ -92,6 +111,7 @@ impl ObjectStore for MortalStore {
         self.request(|store| store.list_page(prefix, token))
     }
     fn delete(&self, name: &str) -> Answer<()> {
+        Self::check(&self.refuses_deletions, name)?;
         self.request(|store| store.delete(name))
     }
     fn begin_upload(&self, name: &str) -> Answer<UploadId> {
@@ -122,6 +142,9 @@ pub struct World {
     pub cache_bytes: u64,
     /// Where the data directory lies.
     pub place: String,
+    pub block_cache_bytes: u64,
+    /// Uploads run in a thread, and not where they are submitted.
+    pub has_upload_thread: bool,
     db: Option<(Arc<Db>, Arc<ColdStore>)>,
 }
 
@@ -141,6 +164,9 @@ impl World {
             rows: BTreeMap::new(),
             cache_bytes: 4 << 20,
             place: "here".to_owned(),
+            // Blocks come from files.
+            block_cache_bytes: 16 << 10,
+            has_upload_thread: false,
             db: None,
         }
     }
@@ -151,8 +177,7 @@ impl World {
             wal_segment_size: 64 << 10,
             target_file_size: 32 << 10,
             block_size: 512,
-            // Blocks come from files.
-            block_cache_size: 16 << 10,
+            block_cache_size: self.block_cache_bytes,
             row_cache_size: 0,
             mutable: Arc::clone(&self.mutable),
             ..Options::default()
@@ -162,7 +187,7 @@ impl World {
     /// Opens the database with `store` as its object store.
     pub fn try_open(&mut self, store: Arc<dyn ObjectStore>) -> Result<()> {
         let clock: Arc<dyn Clock> = Arc::<VirtualClock>::clone(&self.clock);
-        let cold = ColdStore::open(ColdStoreParts {
+        let cold = ColdStore::new(ColdStoreParts {
             name: "mem://store".to_owned(),
             store: Box::new(move || Ok(Arc::clone(&store))),
             owner_file: OwnerFile {
@@ -177,8 +202,11 @@ impl World {
             cache_dir: CACHE.into(),
             cache_bytes: self.cache_bytes,
             read_jobs: Arc::new(Inline),
-            upload_jobs: Arc::new(Inline),
-        })?;
+            upload_jobs: match self.has_upload_thread {
+                true => Arc::new(Threads::start("upload", 1).unwrap()),
+                false => Arc::new(Inline),
+            },
+        });
         let attached = Attached {
             remote: Some(Arc::<ColdStore>::clone(&cold)),
             ..Attached::default()
@@ -203,8 +231,9 @@ impl World {
     }
 
     pub fn close(&mut self) {
-        let (db, _cold) = self.db.take().unwrap();
+        let (db, cold) = self.db.take().unwrap();
         db.close().unwrap();
+        cold.stop();
     }
 
     /// The process is gone, and with the power what was not synced.
@@ -214,6 +243,14 @@ impl World {
         std::mem::forget(self.db.take());
         self.env = env;
         self.cache_files.crash();
+    }
+
+    /// Id and name of the object of each file, wherever the file is.
+    pub fn object_names(&self) -> Vec<(u64, String)> {
+        let files = self.manifest().files;
+        let name = |placed: &PlacedFile, id| object_name(id, placed.meta.checksum);
+        let named = files.iter().map(|(id, placed)| (*id, name(placed, *id)));
+        named.collect()
     }
 
     pub fn set_tier(&self, tier: Tier) {
@@ -304,7 +341,7 @@ impl World {
                     .read(&Path::new(DIR).join(format!("{id:010}.sst")))
                     .unwrap_or_else(|error| panic!("file {id}: {error}")),
                 FileLocation::ObjectStore => {
-                    let object = objects.get(&object_name(*id));
+                    let object = objects.get(&object_name(*id, placed.meta.checksum));
                     object.unwrap_or_else(|| panic!("no object {id}")).to_vec()
                 }
             };
@@ -329,11 +366,12 @@ impl World {
         let mut objects = self.objects.contents();
         objects.remove(firn_tier::IDENTITY);
         objects.remove(firn_tier::OWNER);
+        let name = |id: &u64| object_name(*id, state.files[id].meta.checksum);
         let remote = state.files.keys().filter(|id| !is_local(id));
-        let named: Vec<String> = remote.map(|id| object_name(*id)).collect();
+        let named: Vec<String> = remote.map(name).collect();
         objects.retain(|name, _| !named.contains(name));
         // A stray of a file that is local now stays until the file goes.
-        let live: Vec<String> = state.files.keys().map(|id| object_name(*id)).collect();
+        let live: Vec<String> = state.files.keys().map(name).collect();
         let left: Vec<_> = objects.keys().filter(|name| !live.contains(name)).collect();
         assert!(left.is_empty(), "{left:?}");
         assert_eq!(self.objects.uploads(), 0);
@@ -345,11 +383,19 @@ impl World {
         self.clock.sleep_us(us);
     }
 
-    /// Moves files until none is to move.
+    /// Moves files until none is to move. After a crash, changes wait for two minutes.
     pub fn move_all(&self) -> usize {
-        let mut moved = 0;
-        while self.db().tier_step().unwrap() {
-            moved += 1;
+        let (mut moved, mut waited) = (0, false);
+        loop {
+            match self.db().tier_step() {
+                Ok(true) => moved += 1,
+                Ok(false) => break,
+                Err(error) if waited => panic!("{error}"),
+                Err(_) => {
+                    waited = true;
+                    self.pass(3 * MINUTE_US);
+                }
+            }
         }
         moved
     }

@@ -255,6 +255,9 @@ fn fill(parts: CheckpointContext<'_>, dir: &Path) -> Result<Checkpoint> {
     let mut info = parts.env.create(&dir.join(CHECKPOINT_FILE))?;
     info.append(made.info.encode().as_bytes())?;
     info.sync()?;
+    // The objects are the database's to delete, not the checkpoint's.
+    let mut state = state;
+    state.deferred.clear();
     create_manifest(parts.env, dir, &state)?;
     Ok(made)
 }

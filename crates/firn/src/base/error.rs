@@ -175,6 +175,11 @@ impl Error {
         &self.message
     }
 
+    /// Whether the object store did not answer, or refused: the error says nothing about the bytes.
+    pub fn is_unreachable(&self) -> bool {
+        self.kind == ErrorKind::Unreachable
+    }
+
     /// Whether the kind is `Corruption`.
     pub fn is_corruption(&self) -> bool {
         matches!(self.kind, ErrorKind::Corruption { .. })

@@ -121,9 +121,14 @@ impl BlockFile {
         self.is_remote
     }
 
+    /// Notes that a block is read, from the file or from a cache. What only opens the file does
+    /// not count: compactions do that, too.
     #[inline]
-    fn note_read(&self, class: ReadClass) {
-        if let Some(mark) = self.last_read.as_ref().filter(|_| class.is_of_query()) {
+    pub(crate) fn note_read(&self, class: ReadClass) {
+        if let Some(mark) = &self.last_read
+            && class.is_of_query()
+            && class != ReadClass::Index
+        {
             mark.note();
         }
     }
@@ -162,7 +167,6 @@ impl BlockFile {
         stored: &mut [u8],
         is_intact: IsIntact,
     ) -> Result<()> {
-        self.note_read(class);
         let Some(pooled) = self.served(class) else {
             return self.file.read_exact_at(class, offset, stored);
         };
@@ -205,7 +209,6 @@ impl BlockFile {
         stored: &mut [u8],
         under_way: bool,
     ) -> Result<()> {
-        self.note_read(class);
         match self.served(class).filter(|_| !under_way) {
             Some(pooled) => pooled.blocks.read_file(&*self.file, class, offset, stored),
             None => self.file.read_exact_at(class, offset, stored),

@@ -49,18 +49,21 @@ pub trait RemoteFiles: Send + Sync + 'static {
     fn upload(&self, file: &RemoteSst, path: &Path, stopping: &AtomicBool) -> Result<()>;
 
     /// The manifest names the object of an upload that has ended in any way, or never will.
-    fn release(&self, id: FileId);
+    fn release(&self, file: &RemoteSst);
 
-    /// Deletes the object of an SST, and what the local cache has of it. It is no error if there is
-    /// none.
+    /// Deletes the objects with the id of an SST, and what the local cache has of them. It is no
+    /// error if there is none.
     fn delete(&self, id: FileId) -> Result<()>;
 
     /// The database closes: calls under way, and those to come, end soon with an error.
     fn stop(&self);
 
-    /// Deletes strays, which are old objects with ids that `is_named` does not know, and the chunks
-    /// of such files in the local cache. Returns the number of objects.
-    fn sweep(&self, is_named: &dyn Fn(FileId) -> bool) -> Result<u64>;
+    /// Deletes strays, which are old objects with ids and checksums that `is_named` does not know,
+    /// and the chunks of such files in the local cache. Returns the number of objects.
+    fn sweep(&self, is_named: &dyn Fn(FileId, u64) -> bool) -> Result<u64>;
+
+    /// Shows others that this process still uses the store. Call it at least once a minute.
+    fn beat(&self);
 }
 
 /// A file, and something that is kept as long as it is open.

@@ -75,7 +75,8 @@ impl BackgroundWork {
         if failures < ATTEMPTS_MAX {
             return None;
         }
-        if failures == ATTEMPTS_MAX {
+        // The mover reports a store that is out; else each job would.
+        if failures == ATTEMPTS_MAX && !error.is_unreachable() {
             let message = format!(
                 "a compaction of {} files into level {} fails again and again, and is tried less often from now on: {error}",
                 job.files().count(),

@@ -53,6 +53,10 @@ const TIER_STEP: Duration = Duration::from_secs(1);
 /// Pause after a file could not be moved.
 const TIER_RETRY: Duration = Duration::from_secs(5);
 
+/// Pause after the disk had no room for a file that comes back. Owners of stores beat in each step,
+/// once a minute at least.
+const TIER_FULL: Duration = Duration::from_secs(30);
+
 /// An idle database flushes its active memtable if that has at least this size, in percent of the
 /// size of the tree.
 const IDLE_FLUSH_SHARE: u64 = 1;
@@ -189,7 +193,11 @@ impl BackgroundWork {
                 Ok(false) => self.wait(|_| false, TIER_STEP),
                 Err(error) => {
                     self.tier_step_failed(&error);
-                    self.wait(|_| false, TIER_RETRY);
+                    let pause = match error.kind() {
+                        ErrorKind::NoSpace => TIER_FULL,
+                        _ => TIER_RETRY,
+                    };
+                    self.wait(|_| false, pause);
                 }
             }
         }

@@ -8,9 +8,9 @@
 
 use super::BackgroundWork;
 use crate::base::event_listener::Severity;
+use crate::base::key::CATALOG_INDEX;
 use crate::base::options::Tier;
 use crate::base::{Error, ErrorKind, Result, check_stopping};
-use crate::catalog::CATALOG_INDEX;
 use crate::env::ReadClass;
 use crate::sst::REREADS_MAX;
 use crate::store::{FileKind, RemoteFiles, file_name};
@@ -87,18 +87,20 @@ impl BackgroundWork {
         let mut mover = self.tier_mover.lock();
         let now_us = self.env.monotonic_micros();
         store.set_read_clock(now_us / 1_000_000);
-        // A store that refuses deletions must not keep files from moving: so these come behind.
+        remote.beat();
+        // A store that refuses deletions must not keep files from moving: so these come behind, and
+        // their failure is that of a step that has moved nothing.
         let moved = self.move_one_file(&mut mover, &*remote);
         let is_out = |error: &Error| *error.kind() == ErrorKind::Unreachable;
-        if !moved.as_ref().is_err_and(is_out) {
-            self.versions.delete_objects(now_us, &self.stopping)?;
-            let sweep_us = *mover.sweep_us.get_or_insert(now_us + FIRST_SWEEP_US);
-            if now_us >= sweep_us {
-                mover.sweep_us = Some(now_us + SWEEP_US);
-                remote.sweep(&|id| self.versions.names_object(id))?;
-            }
-        }
+        let tidied = match moved.as_ref().is_err_and(is_out) {
+            true => Ok(()),
+            false => self.tidy_up(&mut mover, &*remote, now_us),
+        };
         let moved = moved?;
+        if moved {
+            return Ok(true);
+        }
+        tidied?;
         if mover.reported.take().is_some() {
             let message = format!(
                 "files move to or from the object store {} again",
@@ -106,7 +108,18 @@ impl BackgroundWork {
             );
             self.options.listener.log(Severity::Note, &message);
         }
-        Ok(moved)
+        Ok(false)
+    }
+
+    /// Deletes objects that nobody needs, and sweeps strays if that is due.
+    fn tidy_up(&self, mover: &mut TierMover, remote: &dyn RemoteFiles, now_us: u64) -> Result<()> {
+        let deleted = self.versions.delete_objects(now_us, &self.stopping);
+        let sweep_us = *mover.sweep_us.get_or_insert(now_us + FIRST_SWEEP_US);
+        if now_us >= sweep_us {
+            mover.sweep_us = Some(now_us + SWEEP_US);
+            remote.sweep(&|id, checksum| self.versions.names_bytes(id, checksum))?;
+        }
+        deleted.map(|_| ())
     }
 
     /// The step of [`Self::tier_step`] that failed with `error`: reports it, once if the store is
@@ -133,16 +146,12 @@ impl BackgroundWork {
         let version = self.versions.current();
         let moves = |file: &FileHandle| {
             // The catalog is read at each start, which must not need the store.
-            if file
-                .per_index
-                .iter()
-                .any(|held| held.index == CATALOG_INDEX)
-            {
-                return tier == Tier::Local && file.location == FileLocation::ObjectStore;
-            }
+            let first = file.per_index.first();
+            let has_catalog = first.is_some_and(|held| held.index == CATALOG_INDEX);
             let wanted = match (tier, file.location) {
+                (_, FileLocation::ObjectStore) if has_catalog => true,
                 (Tier::Local, FileLocation::ObjectStore) => true,
-                (Tier::Cold, FileLocation::Local) => {
+                (Tier::Cold, FileLocation::Local) if !has_catalog => {
                     now_s.saturating_sub(file.last_read_s()) >= cold_after_s
                         && !self.versions.awaits_deletion(file.file_id)
                 }
@@ -159,14 +168,14 @@ impl BackgroundWork {
         let _doing = self.activities.begin(format!(
             "moving {} {} the object store",
             file_name(FileKind::Sst, file.file_id),
-            match tier {
-                Tier::Local => "out of",
-                Tier::Cold => "into",
+            match file.location {
+                FileLocation::ObjectStore => "out of",
+                FileLocation::Local => "into",
             }
         ));
-        let moved = match tier {
-            Tier::Local => self.bring_back(&file),
-            Tier::Cold => self.send_away(&file, remote),
+        let moved = match file.location {
+            FileLocation::ObjectStore => self.bring_back(&file),
+            FileLocation::Local => self.send_away(&file, remote),
         };
         if moved.as_ref().is_err_and(Error::is_corruption) {
             mover.skipped.insert(file.file_id);
@@ -182,7 +191,7 @@ impl BackgroundWork {
             .take(file.size, &self.stopping)
             .and_then(|()| remote.upload(&object, &path, &self.stopping))
             .and_then(|()| self.relocate(file, FileLocation::ObjectStore));
-        remote.release(id);
+        remote.release(&object);
         if matches!(sent, Ok(false)) && !self.versions.names_object(id) {
             // A compaction has replaced the file meanwhile. If this fails, a sweep does it.
             let _ = remote.delete(id);

@@ -6,6 +6,7 @@ use crate::version::file_handle::FileFate;
 use crate::version::manifest::{ManifestWriter, ROOM};
 use crate::version::tree::NextVersion;
 use crate::version::{DeferredDeletion, Edit, FileHandle, FileLocation, PlacedFile, Version};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -217,11 +218,14 @@ fn keep_places(inner: &Inner, edit: &mut Edit) {
             meta.location = placed.meta.location;
         }
     }
+    let is_remote = |placed: &PlacedFile| placed.meta.location == FileLocation::ObjectStore;
+    let mut removed = edit.removed.iter();
+    if !removed.any(|(_, id)| files.get(id).is_some_and(is_remote)) {
+        return;
+    }
+    let added: HashSet<u64> = edit.added.iter().map(|(.., meta)| meta.file_id).collect();
     for (_, id) in &edit.removed {
-        let is_remote = |placed: &PlacedFile| placed.meta.location == FileLocation::ObjectStore;
-        if files.get(id).is_some_and(is_remote)
-            && !edit.added.iter().any(|(.., meta)| meta.file_id == *id)
-        {
+        if files.get(id).is_some_and(is_remote) && !added.contains(id) {
             let deletion = DeferredDeletion::of_object(*id, inner.state.epoch());
             edit.deferred.push(deletion);
         }

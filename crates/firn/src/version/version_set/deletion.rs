@@ -228,6 +228,11 @@ impl VersionSet {
         let inner = self.inner.lock();
         let live = &inner.state.files;
         let is_local = |placed: &PlacedFile| placed.meta.location == FileLocation::Local;
+        // Even if they stay: a new file of such a name would change what others may have linked.
+        let is_remote = |id: &&u64| live.get(*id).is_some_and(|placed| !is_local(placed));
+        for id in on_disk.iter().filter(is_remote) {
+            self.ctx.source.add_local_copy(*id);
+        }
         let present: HashSet<u64> = on_disk.iter().copied().collect();
         let local = live.iter().filter(|(_, placed)| is_local(placed));
         let missing: Vec<_> = local
@@ -257,9 +262,6 @@ impl VersionSet {
                 some_of(strays.iter())
             );
             self.ctx.listener.log(Severity::Note, &what);
-        }
-        for id in strays.iter().filter(|id| live.contains_key(id)) {
-            self.ctx.source.add_local_copy(*id);
         }
         drop(inner);
         let next = self.next_file_id.load(Ordering::Relaxed);

@@ -17,6 +17,9 @@ const LATE_US: u64 = 3_600_000_000;
 /// Pause before a deletion that has failed is tried again, microseconds.
 const RETRY_US: u64 = 60_000_000;
 
+/// A step deletes at most this many objects.
+const DELETED_MAX: u64 = 256;
+
 /// One edit says of at most this many files that they are deleted.
 const DONE_MAX: usize = 1000;
 
@@ -25,6 +28,8 @@ const DONE_MAX: usize = 1000;
 pub(super) struct ObjectDeletions {
     /// Objects to delete, with the time from which on, microseconds of the monotonic clock.
     waiting: VecDeque<(u64, u64)>,
+    /// No deletion before this time, microseconds, because one has failed.
+    retry_us: u64,
     /// Objects that are deleted, with the time from which on the manifest may say so.
     deleted: VecDeque<(u64, u64)>,
 }
@@ -42,8 +47,8 @@ pub struct RemoteDeletions {
 
 impl VersionSet {
     /// Deletes objects that no version needs, 10 minutes after the last one has needed them, and
-    /// then says so in the manifest. `now_us` is the time of the monotonic clock. Ends before the
-    /// next object once `stopping` is set. Deletes none while a [`super::FileDeletionHold`] exists,
+    /// then says so in the manifest. A call deletes some of many. `now_us` is the time of the
+    /// monotonic clock. Ends before the next object once `stopping` is set. Deletes none while a [`super::FileDeletionHold`] exists,
     /// or once writes are poisoned.
     ///
     /// # Errors
@@ -60,7 +65,10 @@ impl VersionSet {
         };
         let mut failure = None;
         while let Some(&(due_us, id)) = objects.waiting.front() {
-            if due_us > now_us || stopping.load(Ordering::Relaxed) {
+            if due_us.max(objects.retry_us) > now_us || stopping.load(Ordering::Relaxed) {
+                break;
+            }
+            if step.deleted == DELETED_MAX {
                 break;
             }
             self.ctx.health.check()?;
@@ -71,6 +79,7 @@ impl VersionSet {
             if let Err(error) = remote.delete(id) {
                 // The objects behind this one would fail, too.
                 objects.waiting.push_back((now_us + RETRY_US, id));
+                objects.retry_us = now_us + RETRY_US;
                 failure = Some(error);
                 break;
             }
@@ -116,6 +125,16 @@ impl VersionSet {
     pub fn names_object(&self, file_id: u64) -> bool {
         let inner = self.inner.lock();
         inner.state.files.contains_key(&file_id) || inner.state.deferred.contains_key(&file_id)
+    }
+
+    /// Whether an object of this id and checksum is of a file in the tree, or may be one of those to
+    /// delete: then it is no stray. After a return to an older state of the directory, an object may
+    /// have the id of a file, and other bytes.
+    pub fn names_bytes(&self, file_id: u64, checksum: u64) -> bool {
+        let inner = self.inner.lock();
+        let placed = inner.state.files.get(&file_id);
+        placed.is_some_and(|placed| placed.meta.checksum == checksum)
+            || inner.state.deferred.contains_key(&file_id)
     }
 
     /// Whether the object of this file is to be deleted. Until that is done, the file stays local.

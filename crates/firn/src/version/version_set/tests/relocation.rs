@@ -31,7 +31,7 @@ impl RemoteFiles for Deletions {
         Err(Error::invalid("nobody uploads"))
     }
 
-    fn release(&self, _: FileId) {}
+    fn release(&self, _: &RemoteSst) {}
 
     fn delete(&self, id: FileId) -> Result<()> {
         if self.is_out.load(Ordering::Relaxed) {
@@ -43,9 +43,11 @@ impl RemoteFiles for Deletions {
 
     fn stop(&self) {}
 
-    fn sweep(&self, _: &dyn Fn(FileId) -> bool) -> Result<u64> {
+    fn sweep(&self, _: &dyn Fn(FileId, u64) -> bool) -> Result<u64> {
         Ok(0)
     }
+
+    fn beat(&self) {}
 }
 
 fn open_with(dir: &Path, remote: &Arc<Deletions>) -> VersionSet {
