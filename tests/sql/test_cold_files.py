@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import random
 import shutil
@@ -15,7 +16,8 @@ from typing import Any
 
 import pymysql
 import pytest
-from server import IS_FIRN, Server, free_port, scratch_root
+from server import IS_FIRN, REPOSITORY, Server, free_port, scratch_root
+from test_backup import TOOL
 
 pytestmark = pytest.mark.skipif(not IS_FIRN, reason="about FIRN itself")
 
@@ -25,8 +27,9 @@ SMALL_CACHES = ("--firn-block-cache-size=8M", "--firn-row-cache-size=0", "--firn
 
 
 def _versitygw() -> str | None:
-    named = os.environ.get("FIRN_VERSITYGW")
-    return named or shutil.which("versitygw")
+    named = os.environ.get("FIRN_VERSITYGW") or shutil.which("versitygw")
+    built = REPOSITORY / "build" / "tools" / "versitygw"
+    return named or (str(built) if built.is_file() else None)
 
 
 class Bucket:
@@ -122,11 +125,12 @@ def _places(server: Server) -> dict[str, int]:
 
 
 def _is_remote(server: Server) -> bool:
-    last = server.query(
+    """All files of tables in the last level are remote. The catalog has a file of its own."""
+    local = server.query(
         "SELECT COUNT(*) FROM information_schema.firn_files "
-        "WHERE location = 'local' AND level = 6"
+        "WHERE location = 'local' AND level = 6 AND largest_key LIKE 'd/%'"
     )
-    return int(last[0][0]) == 0 and _places(server).get("object store", 0) > 0
+    return int(local[0][0]) == 0 and _places(server).get("object store", 0) > 1
 
 
 def _is_local(server: Server) -> bool:
@@ -184,13 +188,22 @@ def test_a_server_lives_without_its_store(own_server: Any, bucket: Bucket) -> No
     server.query("CREATE TABLE d.hot (id INT PRIMARY KEY, v INT)")
     server.query("SET GLOBAL firn_tier = cold")
     _wait_for(lambda: _is_remote(server), "all files are in the store")
+    # The catalog is in a file, and not only in the log.
+    server.query("OPTIMIZE TABLE d.hot")
     bucket.kill()
     server.restart()
     server.query("INSERT INTO d.hot VALUES (1, 1)")
     assert server.query("SELECT v FROM d.hot") == ((1,),)
-    with pytest.raises(pymysql.Error):
+    with pytest.raises(pymysql.Error, match="object store"):
         server.query("SELECT SUM(v), COUNT(pad) FROM d.t")
+    checked = server.query("CHECK TABLE d.t")
+    words = " ".join(str(row[-1]) for row in checked)
+    assert "object store" in words, checked
+    assert "orrupt" not in words, checked
     server.query("INSERT INTO d.hot VALUES (2, 2)")
+    # A second restart, now that requests have failed.
+    server.restart()
+    assert server.query("SELECT COUNT(*) FROM d.hot") == ((2,),)
     bucket.start()
 
     def answers() -> bool:
@@ -213,6 +226,72 @@ def test_variables_that_make_no_sense_are_refused(own_server: Any, directory: Pa
         server.query("SET GLOBAL firn_tier = 'warm'")
     assert server.query("SELECT @@firn_tier") == (("local",),)
     server.query("SET GLOBAL firn_tier = 'local'")
+
+
+def _tool(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(TOOL), *arguments], capture_output=True, text=True, check=False
+    )
+
+
+def test_the_tool_takes_no_remote_file_for_a_missing_one(
+    own_server: Any, directory: Path
+) -> None:
+    server = _filled(own_server, f"file://{directory}")
+    server.query("SET GLOBAL firn_tier = cold")
+    _wait_for(lambda: _is_remote(server), "all files are in the store")
+    server.stop()
+    data = str(server.data)
+    inspected = _tool("inspect", data, "--files", "--json")
+    assert inspected.returncode == 0, inspected.stderr
+    places = {file["location"] for file in json.loads(inspected.stdout)["files"]}
+    assert len(places) == 2, places
+    checked = _tool("check", data)
+    assert checked.returncode == 4, checked
+    assert "object store" in checked.stdout
+    assert "damage:" not in checked.stdout and "DAMAGED" not in checked.stdout, checked
+    target = scratch_root() / f"repaired{random.SystemRandom().randrange(10**9)}"
+    repaired = _tool("repair", data, str(target))
+    assert repaired.returncode == 4, repaired
+    assert "object store" in repaired.stderr + repaired.stdout
+    # A manifest that is gone tells nothing of remote files, but the directory knows its store.
+    for path in (server.data / "#firn").glob("MANIFEST*"):
+        path.unlink()
+    repaired = _tool("repair", data, str(target))
+    assert repaired.returncode == 4, repaired
+    assert "object store" in repaired.stderr + repaired.stdout
+
+
+def test_a_copy_of_a_data_directory_changes_nothing_in_the_store(
+    own_server: Any, directory: Path
+) -> None:
+    server = _filled(own_server, f"file://{directory}")
+    server.query("SET GLOBAL firn_tier = cold")
+    _wait_for(lambda: _is_remote(server), "all files are in the store")
+    server.stop()
+    copy: Server = own_server(
+        *SMALL_CACHES, f"--firn-storage-url=file://{directory}", "--firn-tier=cold"
+    )
+    copy.stop()
+    shutil.rmtree(copy.data)
+    shutil.copytree(server.data, copy.data)
+    objects = {path.name: path.stat().st_mtime_ns for path in directory.rglob("*")}
+    copy.start()
+    _check(copy)
+    copy.query("UPDATE d.t SET v = v + 1")
+    copy.query("OPTIMIZE TABLE d.t")
+
+    def is_refused() -> bool:
+        return "another copy of this database" in copy.error_log_path.read_text()
+
+    _wait_for(is_refused, "the copy is refused")
+    copy.stop()
+    assert objects == {path.name: path.stat().st_mtime_ns for path in directory.rglob("*")}
+    server.start()
+    _check(server)
+    server.query("SET GLOBAL firn_tier = 'local'")
+    _wait_for(lambda: _is_local(server), "all files are back")
+    _check(server)
 
 
 def test_remote_files_are_not_backed_up(own_server: Any, directory: Path) -> None:

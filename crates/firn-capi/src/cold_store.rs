@@ -3,6 +3,7 @@
 use firn::base::options::Tier;
 use firn::base::{Error, ErrorKind};
 use firn::env::Env;
+use firn::store::OWNER_FILE;
 use firn_objects::{
     Clock, Deadlines, Environment, Files, Open, StorageUrl, SystemClock, SystemFiles, Threads,
     open_store,
@@ -13,9 +14,6 @@ use std::sync::Arc;
 
 /// The directory of the file cache, in that of the database.
 const CACHE_DIR: &str = "file-cache";
-
-/// The file that says whether the store belongs to this directory.
-const OWNER_FILE: &str = "STORE";
 
 /// Has an id of the machine.
 const MACHINE_ID: &str = "/etc/machine-id";

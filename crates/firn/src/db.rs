@@ -232,6 +232,8 @@ impl Db {
         let remote = attached.remote;
         if let Some(remote) = &remote {
             store = store.with_remote(Arc::clone(remote));
+            // Files count as read at the open.
+            store.set_read_clock(env.monotonic_micros() / 1_000_000);
         }
         let pool = attached.pool.map(|memory| {
             let memory = Arc::new(memory);

@@ -34,7 +34,7 @@ use open_files::SharedFile;
 pub use open_files::{OpenFileStats, OpenFiles, open_files_limit};
 pub use pooled_blocks::PooledBlocks;
 pub use read_batch::ReadBatch;
-pub use remote_files::{RemoteFiles, RemoteSst};
+pub use remote_files::{OWNER_FILE, RemoteFiles, RemoteSst};
 
 /// The data files of one directory.
 ///

