@@ -229,14 +229,10 @@ def test_variables_that_make_no_sense_are_refused(own_server: Any, directory: Pa
 
 
 def _tool(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(TOOL), *arguments], capture_output=True, text=True, check=False
-    )
+    return subprocess.run([str(TOOL), *arguments], capture_output=True, text=True, check=False)
 
 
-def test_the_tool_takes_no_remote_file_for_a_missing_one(
-    own_server: Any, directory: Path
-) -> None:
+def test_the_tool_takes_no_remote_file_for_a_missing_one(own_server: Any, directory: Path) -> None:
     server = _filled(own_server, f"file://{directory}")
     server.query("SET GLOBAL firn_tier = cold")
     _wait_for(lambda: _is_remote(server), "all files are in the store")
@@ -249,7 +245,8 @@ def test_the_tool_takes_no_remote_file_for_a_missing_one(
     checked = _tool("check", data)
     assert checked.returncode == 4, checked
     assert "object store" in checked.stdout
-    assert "damage:" not in checked.stdout and "DAMAGED" not in checked.stdout, checked
+    assert "damage:" not in checked.stdout, checked
+    assert "DAMAGED" not in checked.stdout, checked
     target = scratch_root() / f"repaired{random.SystemRandom().randrange(10**9)}"
     repaired = _tool("repair", data, str(target))
     assert repaired.returncode == 4, repaired

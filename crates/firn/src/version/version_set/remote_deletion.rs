@@ -48,8 +48,8 @@ pub struct RemoteDeletions {
 impl VersionSet {
     /// Deletes objects that no version needs, 10 minutes after the last one has needed them, and
     /// then says so in the manifest. A call deletes some of many. `now_us` is the time of the
-    /// monotonic clock. Ends before the next object once `stopping` is set. Deletes none while a [`super::FileDeletionHold`] exists,
-    /// or once writes are poisoned.
+    /// monotonic clock. Ends before the next object once `stopping` is set. Deletes none while a
+    /// [`super::FileDeletionHold`] exists, or once writes are poisoned.
     ///
     /// # Errors
     /// `Unreachable`: the store has failed, and the objects stay listed. Those of [`Self::apply`].
@@ -127,9 +127,9 @@ impl VersionSet {
         inner.state.files.contains_key(&file_id) || inner.state.deferred.contains_key(&file_id)
     }
 
-    /// Whether an object of this id and checksum is of a file in the tree, or may be one of those to
-    /// delete: then it is no stray. After a return to an older state of the directory, an object may
-    /// have the id of a file, and other bytes.
+    /// Whether an object of this id and checksum is of a file in the tree, or may be one of those
+    /// to delete: then it is no stray. After a return to an older state of the directory, an object
+    /// may have the id of a file, and other bytes.
     pub fn names_bytes(&self, file_id: u64, checksum: u64) -> bool {
         let inner = self.inner.lock();
         let placed = inner.state.files.get(&file_id);
