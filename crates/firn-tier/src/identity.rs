@@ -236,16 +236,22 @@ impl IdentifiedStore {
 
     /// Shows that the owner lives, if this process is the owner and it is time.
     pub fn beat(&self) -> Result<()> {
-        let (now_us, beats) = {
-            let ownership = self.ownership.lock();
-            let now_us = self.clock.now_us();
-            let is_due = now_us.saturating_sub(ownership.beaten_us) >= BEAT_US;
-            if ownership.tokens.is_empty() || !is_due || self.is_lost.load(Ordering::Acquire) {
-                return Ok(());
-            }
-            (now_us, ownership.beats + 1)
-        };
+        if !self.is_beat_due() || self.is_lost.load(Ordering::Acquire) {
+            return Ok(());
+        }
         self.check_owner()?;
+        self.put_beat()
+    }
+
+    fn is_beat_due(&self) -> bool {
+        let ownership = self.ownership.lock();
+        let silent_us = self.clock.now_us().saturating_sub(ownership.beaten_us);
+        !ownership.tokens.is_empty() && silent_us >= BEAT_US
+    }
+
+    fn put_beat(&self) -> Result<()> {
+        let beats = self.ownership.lock().beats + 1;
+        let now_us = self.clock.now_us();
         self.put_owner(&beats.to_string())?;
         let mut ownership = self.ownership.lock();
         (ownership.beaten_us, ownership.beats) = (now_us, beats);
@@ -307,6 +313,10 @@ impl IdentifiedStore {
         let store = self.ask()?;
         self.become_owner()?;
         self.check_owner()?;
+        if self.is_beat_due() {
+            // The next change, or the next step, does it again.
+            let _ = self.put_beat();
+        }
         Ok(store)
     }
 

@@ -247,6 +247,9 @@ impl BackgroundWork {
         let (mut sum, mut piece) = (Xxh3::new(), Vec::new());
         for offset in (0..file.size).step_by(PIECE_BYTES as usize) {
             check_stopping(&self.stopping)?;
+            if let Some(remote) = store.remote() {
+                remote.beat();
+            }
             piece.resize(PIECE_BYTES.min(file.size - offset) as usize, 0);
             self.limiter.take(piece.len() as u64, &self.stopping)?;
             from.file()
