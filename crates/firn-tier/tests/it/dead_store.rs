@@ -134,6 +134,7 @@ fn remote_files_without_a_store_are_refused_at_the_open() {
     let opened = Db::open(env, Path::new("/db"), Options::default(), None);
     let error = opened.err().unwrap();
     assert_eq!(*error.kind(), ErrorKind::Unsupported, "{error}");
+    assert!(error.to_string().contains("firn_storage_url"), "{error}");
     let store: Arc<dyn ObjectStore> = Arc::<MemObjects>::clone(&world.objects);
     world.try_open(store).unwrap();
     world.check_rows(100);

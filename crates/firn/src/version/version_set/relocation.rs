@@ -2,8 +2,10 @@
 
 use super::VersionSet;
 use super::apply::ApplyFailure;
-use crate::base::Result;
-use crate::version::{DeferredDeletion, Edit, FileLocation, FileMeta, ManifestState, Version};
+use crate::base::{Error, Result};
+use crate::version::{
+    DeferredDeletion, Edit, FileLocation, FileMeta, ManifestState, PlacedFile, Version,
+};
 use std::sync::Arc;
 
 /// Checks that all files are in the data directory.
@@ -11,8 +13,15 @@ use std::sync::Arc;
 /// # Errors
 /// `Unsupported`, which names a file that is not.
 pub(super) fn check_all_local(state: &ManifestState) -> Result<()> {
-    let mut files = state.files.values();
-    files.try_for_each(|placed| placed.meta.check_local())
+    let is_remote = |placed: &&PlacedFile| placed.meta.location == FileLocation::ObjectStore;
+    let remote = state.files.values().filter(is_remote).count();
+    let Some(first) = state.files.values().find(is_remote) else {
+        return Ok(());
+    };
+    Err(Error::unsupported(format!(
+        "{remote} SSTs, such as {}, lie in an object store, and none is configured: set firn_storage_url",
+        first.meta.file_id
+    )))
 }
 
 impl VersionSet {
