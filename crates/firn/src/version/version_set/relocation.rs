@@ -19,7 +19,7 @@ pub(super) fn check_all_local(state: &ManifestState) -> Result<()> {
         return Ok(());
     };
     Err(Error::unsupported(format!(
-        "{remote} SSTs, such as {}, lie in an object store, and none is configured: set firn_storage_url",
+        "SST {} lies in an object store, one of {remote}, and none is configured: set firn_storage_url",
         first.meta.file_id
     )))
 }
