@@ -352,8 +352,12 @@ impl World {
     /// Nothing but what the manifest names is in the data directory and in the store, once the time
     /// has passed after which each leftover goes.
     pub fn check_nothing_left(&self) {
-        for _ in 0..5 {
-            self.db().tier_step().unwrap();
+        for round in 0..10 {
+            match self.db().tier_step() {
+                // Changes wait at first if the owner before was not closed, or could not say so.
+                Err(error) if round < 3 && error.is_unreachable() => {}
+                done => drop(done.unwrap()),
+            }
             self.pass(25 * 60 * MINUTE_US);
             self.db().compact_once().unwrap();
         }
