@@ -52,6 +52,9 @@ pub struct Known {
 
 impl OwnerFile {
     /// Reads the file. Of a copy, there are no tokens.
+    ///
+    /// # Errors
+    /// Those of the file system.
     pub fn known(&self) -> Result<Known> {
         let copied = |why: String| Known {
             tokens: Vec::new(),
@@ -96,6 +99,9 @@ impl OwnerFile {
     }
 
     /// Writes the tokens, durably. Returns those that were kept.
+    ///
+    /// # Errors
+    /// Those of the file system.
     pub fn write(&self, tokens: impl IntoIterator<Item = String>) -> Result<Vec<String>> {
         let mut kept: Vec<String> = Vec::new();
         for token in tokens {
