@@ -249,7 +249,7 @@ fn an_object_that_the_owner_has_deleted_is_no_damage() {
     world.try_write(&[(3, Some(4))]).unwrap();
     is_refused(&world.db().compact_all().unwrap_err());
     let version = firn::db::current_version(world.db());
-    assert!(version.quarantine().first().is_none());
+    assert!(version.quarantine().is_empty());
 }
 
 /// The way out for a copy whose original is gone.

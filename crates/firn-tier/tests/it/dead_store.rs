@@ -37,8 +37,7 @@ fn a_database_opens_and_writes_without_its_store() {
     assert!(
         firn::db::current_version(world.db())
             .quarantine()
-            .first()
-            .is_none()
+            .is_empty()
     );
     world.try_write(&[(7, Some(3))]).unwrap();
     world.set_tier(Tier::Local);
