@@ -88,6 +88,7 @@ struct FilesColumn {
     kMaxSeqno,
     kSmallest,
     kLargest,
+    kLocation,
     kCount
   };
 };
@@ -105,6 +106,7 @@ ST_FIELD_INFO files_columns[] = {Column("FILE_NAME", Varchar(64), NOT_NULL),
                                  Column("MAX_SEQNO", ULonglong(), NOT_NULL),
                                  Column("SMALLEST_KEY", Varchar(kKeyChars), NOT_NULL),
                                  Column("LARGEST_KEY", Varchar(kKeyChars), NOT_NULL),
+                                 Column("LOCATION", Varchar(16), NOT_NULL),
                                  CEnd()};
 static_assert(array_elements(files_columns) == FilesColumn::kCount + 1);
 
@@ -124,6 +126,7 @@ void add_file(void* context, const firn_file_info* file) {
   rows->store(FilesColumn::kMaxSeqno, file->max_seqno);
   rows->store(FilesColumn::kSmallest, file->smallest);
   rows->store(FilesColumn::kLargest, file->largest);
+  rows->store(FilesColumn::kLocation, file->remote ? "object store" : "local");
   rows->add();
 }
 

@@ -43,6 +43,10 @@ char* pool_key_file;
 char* pool_tls_ca;
 char* pool_tls_cert;
 char* pool_tls_key;
+char* storage_url;
+unsigned long tier;
+unsigned int cold_after;
+unsigned long long file_cache_size;
 unsigned int log_archive_timeout;
 char deadlock_detect;
 char print_all_deadlocks;
@@ -269,6 +273,60 @@ MYSQL_SYSVAR_STR(
 MYSQL_SYSVAR_STR(pool_tls_key, pool_tls_key, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
                  "File (PEM) with the private key of firn_pool_tls_cert.", nullptr, nullptr, "");
 
+MYSQL_SYSVAR_STR(
+    storage_url, storage_url, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
+    "Object store of files that nobody reads, see firn_tier: s3://bucket/prefix for an S3-compatible store, "
+    "with ?endpoint=http://host:port for one that is not AWS, or file:///directory, which must exist. Empty = "
+    "none.",
+    nullptr, nullptr, "");
+
+const char* tier_names[] = {"local", "cold", "all", nullptr};
+TYPELIB tiers = {array_elements(tier_names) - 1, "", tier_names, nullptr};
+
+/* What the core would refuse fails in the check, so that the statement fails. */
+int check_tier(THD*, st_mysql_sys_var*, void* save, st_mysql_value* value) {
+  char buffer[16];
+  int length = sizeof(buffer);
+  long long number = -1;
+  if (value->value_type(value) == MYSQL_VALUE_TYPE_STRING) {
+    const char* text = value->val_str(value, buffer, &length);
+    if (text) number = find_type(text, &tiers, FIND_TYPE_BASIC) - 1;
+  } else if (value->val_int(value, &number)) {
+    number = -1;
+  }
+  const char* wrong = nullptr;
+  if (number < 0 || number >= (long long)tiers.count)
+    wrong = "firn_tier is local or cold";
+  else if (number == 2)
+    wrong = "firn_tier=all is not supported yet";
+  else if (number == 1 && !(storage_url && *storage_url))
+    wrong = "firn_tier=cold needs an object store: firn_storage_url is empty";
+  if (wrong) {
+    my_printf_error(ER_WRONG_VALUE_FOR_VAR, "FIRN: %s", MYF(0), wrong);
+    return 1;
+  }
+  *static_cast<unsigned long*>(save) = (unsigned long)number;
+  return 0;
+}
+
+MYSQL_SYSVAR_ENUM(
+    tier, tier, PLUGIN_VAR_RQCMDARG,
+    "Where the files of the last level lie: local = in the data directory; cold = those that no query has "
+    "read for firn_cold_after seconds lie in the object store of firn_storage_url. A change moves files in "
+    "the background. all is not supported yet.",
+    check_tier, (update<unsigned long, FIRN_OPTION_TIER>), 0, &tiers);
+
+MYSQL_SYSVAR_UINT(
+    cold_after, cold_after, PLUGIN_VAR_RQCMDARG,
+    "With firn_tier=cold: a file moves to the object store when no query has read it for so many seconds.", nullptr,
+    (update<unsigned int, FIRN_OPTION_COLD_AFTER>), 3600, 0, 1U << 30, 1);
+
+MYSQL_SYSVAR_ULONGLONG(
+    file_cache_size, file_cache_size, PLUGIN_VAR_RQCMDARG,
+    "Room on the disk of the data directory for parts of files of the object store that are read, in "
+    "bytes.",
+    nullptr, (update<unsigned long long, FIRN_OPTION_FILE_CACHE_SIZE>), 4096 * kMiB, 0, kMaxSize, kMiB);
+
 /* The check function, create_checkpoint(), has made the checkpoint. */
 void checkpoint_made(THD*, st_mysql_sys_var*, void*, const void*) {}
 
@@ -338,6 +396,10 @@ firn_config config() {
   config.pool_tls_ca = pool_tls_ca;
   config.pool_tls_cert = pool_tls_cert;
   config.pool_tls_key = pool_tls_key;
+  config.storage_url = storage_url;
+  config.tier = uint32_t(tier);
+  config.cold_after = cold_after;
+  config.file_cache_size = file_cache_size;
   config.log_archive_dir = log_archive_dir;
   config.log_archive_timeout = log_archive_timeout;
   config.direct_io = direct_io != 0;
@@ -377,6 +439,10 @@ struct st_mysql_sys_var* all[] = {MYSQL_SYSVAR(data_dir),
                                   MYSQL_SYSVAR(pool_tls_ca),
                                   MYSQL_SYSVAR(pool_tls_cert),
                                   MYSQL_SYSVAR(pool_tls_key),
+                                  MYSQL_SYSVAR(storage_url),
+                                  MYSQL_SYSVAR(tier),
+                                  MYSQL_SYSVAR(cold_after),
+                                  MYSQL_SYSVAR(file_cache_size),
                                   nullptr};
 
 }  // namespace firn::sysvars

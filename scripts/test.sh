@@ -26,7 +26,6 @@ step() { # step NAME COMMAND...
 core_tests() {
   # firn-bench is its own workspace; without its rivals it compiles no other engine.
   local failed=0
-  [ ! -x "$FIRN_BUILD/tools/versitygw" ] || export FIRN_VERSITYGW=$FIRN_BUILD/tools/versitygw
   cargo test --no-fail-fast --workspace || failed=1
   cargo test --manifest-path crates/firn-bench/Cargo.toml --target-dir "$FIRN_TARGET" || failed=1
   return $failed
@@ -46,6 +45,7 @@ lab_tests() { scripts/lab.sh install && scripts/lab.sh test --ignore=tests/test_
 step "packages" scripts/deps.sh test
 [ $failed = 0 ] || exit 1
 step "versitygw" scripts/versitygw.sh
+[ ! -x "$FIRN_BUILD/tools/versitygw" ] || export FIRN_VERSITYGW=$FIRN_BUILD/tools/versitygw
 step "build" make --no-print-directory all
 step "core" core_tests
 step "collations" tests/collations/run

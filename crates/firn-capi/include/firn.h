@@ -219,6 +219,13 @@ typedef enum firn_option {
   // Number of SSTs and blob files that are open for reading at most; 0 for half of the process's
   // limit on descriptors.
   FIRN_OPTION_OPEN_FILES = 13,
+  // Where the files of the last level lie: 0 in the data directory, 1 in the object store if no
+  // query has read them for a while.
+  FIRN_OPTION_TIER = 14,
+  // Seconds without a read after which a file is cold.
+  FIRN_OPTION_COLD_AFTER = 15,
+  // Bytes of the object store's files that are kept on the local disk.
+  FIRN_OPTION_FILE_CACHE_SIZE = 16,
 } firn_option;
 
 // The rule of foreign keys that was broken. The numbers never change.
@@ -370,6 +377,16 @@ typedef struct firn_config {
   const char *pool_tls_cert;
   // File with its private key.
   const char *pool_tls_key;
+  // Object store of cold files: `s3://bucket/prefix` or `file:///directory`; NULL or empty for
+  // none.
+  const char *storage_url;
+  // Where the files of the last level lie: 0 in the data directory, 1 in the object store if no
+  // query has read them for a while.
+  uint32_t tier;
+  // Seconds without a read after which a file is cold.
+  uint64_t cold_after;
+  // Bytes of the object store's files that are kept on the local disk.
+  uint64_t file_cache_size;
   // Directory of the log archive, which must exist; NULL or empty for no archive.
   const char *log_archive_dir;
   // Seconds after which a log segment in use is closed so that it can be archived. Without a log
@@ -1008,6 +1025,8 @@ typedef struct firn_file_info {
   const char *smallest;
   // Largest key in words.
   const char *largest;
+  // Whether it is in the object store.
+  bool remote;
 } firn_file_info;
 
 // A flush or compaction that has ended.

@@ -1,5 +1,6 @@
 //! The database: opening, closing, options, and recovery of prepared transactions.
 
+use crate::cold_store::{open_cold_store, tier_of};
 use crate::error::{CallOutcome, firn_status, guard, guard_value};
 use crate::host_callbacks::{
     HostCollations, HostLog, HostMetadataLocks, HostVirtualColumns, HostWaits, firn_host,
@@ -9,12 +10,15 @@ use crate::pointers::{borrow_bytes, boxed, c_str, name, path, unbox};
 use firn::base::Error;
 use firn::base::allocator_stats::AllocatorStats;
 use firn::base::event_listener::Severity;
+use firn::base::options::Tier;
 use firn::base::options::{CommitDurability, MutableOptions, Options};
-use firn::db::{Db, ServerStart};
+use firn::db::{Attached, Db, ServerStart};
 use firn::env::{DiskSpeed, Env, PosixEnv, SlowEnv};
+use firn::store::RemoteFiles;
 use firn::temporary::TemporaryTables;
 use firn::write::OwnedBinlogPosition;
 use firn_pool::parse_nodes;
+use firn_tier::ColdStore;
 use std::ffi::c_char;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,14 +28,23 @@ use std::sync::atomic::Ordering;
 pub struct firn_db {
     db: Arc<Db>,
     temporary: TemporaryTables,
+    cold: Option<Arc<ColdStore>>,
 }
 
 impl firn_db {
     /// A handle like that of `firn_open` for a database that was opened in Rust, for tests with
     /// their own environment. `firn_close` frees it.
     pub fn over(db: Arc<Db>) -> *mut Self {
+        Self::with(db, None)
+    }
+
+    fn with(db: Arc<Db>, cold: Option<Arc<ColdStore>>) -> *mut Self {
         let temporary = TemporaryTables::new(Arc::clone(&db));
-        boxed(Self { db, temporary })
+        boxed(Self {
+            db,
+            temporary,
+            cold,
+        })
     }
 
     /// # Safety
@@ -107,6 +120,16 @@ pub struct firn_config {
     pub pool_tls_cert: *const c_char,
     /// File with its private key.
     pub pool_tls_key: *const c_char,
+    /// Object store of cold files: `s3://bucket/prefix` or `file:///directory`; NULL or empty for
+    /// none.
+    pub storage_url: *const c_char,
+    /// Where the files of the last level lie: 0 in the data directory, 1 in the object store if no
+    /// query has read them for a while.
+    pub tier: u32,
+    /// Seconds without a read after which a file is cold.
+    pub cold_after: u64,
+    /// Bytes of the object store's files that are kept on the local disk.
+    pub file_cache_size: u64,
     /// Directory of the log archive, which must exist; NULL or empty for no archive.
     pub log_archive_dir: *const c_char,
     /// Seconds after which a log segment in use is closed so that it can be archived. Without a log
@@ -135,6 +158,10 @@ fn flush_mode(value: u32) -> Result<CommitDurability, Error> {
     }
 }
 
+fn no_store() -> Error {
+    Error::invalid("firn_tier=cold needs an object store: firn_storage_url is empty")
+}
+
 const SECOND_US: u64 = 1_000_000;
 
 /// The statistics of the allocator, if this crate brings it.
@@ -157,6 +184,10 @@ fn options(
     let set = |cell: &std::sync::atomic::AtomicU64, value: u64| {
         cell.store(or(value, cell.load(Ordering::Relaxed)), Ordering::Relaxed);
     };
+    mutable.set_tier(tier_of(u64::from(config.tier))?);
+    mutable
+        .cold_after_s
+        .store(config.cold_after, Ordering::Relaxed);
     set(&mutable.memtable_size, config.memtable_size);
     set(&mutable.txn_memory_limit, config.txn_memory_limit);
     set(&mutable.blob_threshold, config.blob_threshold);
@@ -254,7 +285,20 @@ pub unsafe extern "C" fn firn_open(
         let wrong = |message| Error::invalid(format_args!("firn_pool_nodes: {message}"));
         parse_nodes(nodes).map_err(wrong)?;
         let pool = new_pool(server, &files, &options.listener)?;
-        let db = Db::open_with_pool(env, Path::new(dir), options, Some(waits), pool)?;
+        // SAFETY: the strings end with a NUL byte and stay valid during the call.
+        let url = unsafe { c_str(config.storage_url) }?.unwrap_or_default();
+        let dir = Path::new(dir);
+        let cold = match url {
+            "" if options.mutable.tier() == Tier::Local => None,
+            "" => return Err(no_store().into()),
+            _ => Some(open_cold_store(url, config.file_cache_size, &env, dir)?),
+        };
+        let remote = cold.clone().map(|cold| cold as Arc<dyn RemoteFiles>);
+        let attached = Attached {
+            pool: Some(pool),
+            remote,
+        };
+        let db = Db::open_with(env, dir, options, Some(waits), attached)?;
         db.start_pool(nodes, config.pool_enabled)?;
         db.catalog()
             .set_collations(Arc::new(HostCollations::new(host)));
@@ -269,7 +313,7 @@ pub unsafe extern "C" fn firn_open(
             return Err(error.into());
         }
         // SAFETY: the out pointer is valid for writes, and only this call refers to its target.
-        unsafe { out.write(firn_db::over(db)) };
+        unsafe { out.write(firn_db::with(db, cold)) };
         Ok(())
     })
 }
@@ -412,6 +456,13 @@ pub enum firn_option {
     /// Number of SSTs and blob files that are open for reading at most; 0 for half of the process's
     /// limit on descriptors.
     FIRN_OPTION_OPEN_FILES = 13,
+    /// Where the files of the last level lie: 0 in the data directory, 1 in the object store if no
+    /// query has read them for a while.
+    FIRN_OPTION_TIER = 14,
+    /// Seconds without a read after which a file is cold.
+    FIRN_OPTION_COLD_AFTER = 15,
+    /// Bytes of the object store's files that are kept on the local disk.
+    FIRN_OPTION_FILE_CACHE_SIZE = 16,
 }
 
 /// Changes an option; the new value is used from now on.
@@ -427,7 +478,7 @@ pub unsafe extern "C" fn firn_set_option(
     guard(|| {
         // SAFETY: the handle is live: the host frees a handle only after the last call with that
         // handle.
-        let db = unsafe { firn_db::get(db) }?;
+        let firn_db { db, cold, .. } = unsafe { firn_db::whole(db) }?;
         let mutable = &db.options().mutable;
         match option {
             firn_option::FIRN_OPTION_FLUSH_MODE => {
@@ -472,6 +523,18 @@ pub unsafe extern "C" fn firn_set_option(
                 mutable.max_wal_size.store(value, Ordering::Relaxed);
             }
             firn_option::FIRN_OPTION_OPEN_FILES => db.set_open_files(value),
+            firn_option::FIRN_OPTION_TIER => match tier_of(value)? {
+                Tier::Cold if cold.is_none() => return Err(no_store().into()),
+                tier => mutable.set_tier(tier),
+            },
+            firn_option::FIRN_OPTION_COLD_AFTER => {
+                mutable.cold_after_s.store(value, Ordering::Relaxed);
+            }
+            firn_option::FIRN_OPTION_FILE_CACHE_SIZE => {
+                if let Some(cold) = cold {
+                    cold.set_cache_bytes(value);
+                }
+            }
         }
         Ok(())
     })

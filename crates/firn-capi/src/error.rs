@@ -93,7 +93,7 @@ impl From<firn_status> for CallOutcome {
 fn status_of(error: &Error) -> firn_status {
     match error.kind() {
         ErrorKind::Corruption { .. } => FIRN_CORRUPTION,
-        ErrorKind::Io { .. } | ErrorKind::NoDescriptor => FIRN_IO,
+        ErrorKind::Io { .. } | ErrorKind::NoDescriptor | ErrorKind::Unreachable => FIRN_IO,
         ErrorKind::NoSpace => FIRN_NO_SPACE,
         ErrorKind::Poisoned => FIRN_POISONED,
         ErrorKind::LockTimeout => FIRN_LOCK_TIMEOUT,

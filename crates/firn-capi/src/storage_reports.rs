@@ -4,6 +4,7 @@
 use crate::database::firn_db;
 use crate::error::{firn_status, guard, guard_value};
 use firn::base::read_meter::thread_reads;
+use firn::version::FileLocation;
 use std::ffi::{CString, c_char, c_void};
 use std::ptr::null;
 
@@ -102,6 +103,8 @@ pub struct firn_file_info {
     pub smallest: *const c_char,
     /// Largest key in words.
     pub largest: *const c_char,
+    /// Whether it is in the object store.
+    pub remote: bool,
 }
 
 /// Calls `each` for every table file.
@@ -134,6 +137,7 @@ pub unsafe extern "C" fn firn_list_files(
                 max_seqno: one.max_seqno,
                 smallest: smallest.as_ptr(),
                 largest: largest.as_ptr(),
+                remote: one.location == FileLocation::ObjectStore,
             };
             // SAFETY: the host keeps callback and context valid during the call.
             unsafe { each(context, &info) };

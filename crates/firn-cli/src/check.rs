@@ -109,7 +109,7 @@ fn text(report: &Report) -> String {
         (true, true) => "all is well",
         (true, false) => "no damage",
         (false, _) if report.unsupported => {
-            "NOT CHECKED: part of it is encrypted, or of a newer version of Firn"
+            "NOT CHECKED: part of it is encrypted, in an object store, or of a newer version of Firn"
         }
         (false, _) => "DAMAGED",
     };

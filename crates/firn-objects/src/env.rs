@@ -44,13 +44,15 @@ pub struct Entry {
     pub is_directory: bool,
 }
 
-/// Size and time of a file.
+/// Size, time and number of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileInfo {
     /// Its size, with its holes.
     pub bytes: u64,
     /// Last change, seconds since 1970.
     pub modified_s: u64,
+    /// Its number in the file system, which a copy does not have.
+    pub inode: u64,
 }
 
 /// Local files. What [`LocalFile::sync`] and [`Files::sync_directory`] have not made durable may be
@@ -73,7 +75,7 @@ pub trait Files: Send + Sync {
     fn sync_directory(&self, path: &Path) -> io::Result<()>;
     /// The entries of a directory, in no order.
     fn list(&self, path: &Path) -> io::Result<Vec<Entry>>;
-    /// Size and time of a file.
+    /// Size, time and number of a file.
     fn info(&self, path: &Path) -> io::Result<FileInfo>;
 }
 

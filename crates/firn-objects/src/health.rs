@@ -66,6 +66,7 @@ pub struct Health(Mutex<HealthFigures>);
 #[derive(Default)]
 struct HealthFigures {
     is_open: bool,
+    opened_at_us: u64,
     /// When the next request is let through.
     probe_at_us: u64,
     pause_us: u64,
@@ -122,6 +123,15 @@ impl Health {
         figures.is_open = false;
     }
 
+    /// For how long the breaker has been open; 0 if it is not.
+    pub(crate) fn out_us(&self, now_us: u64) -> u64 {
+        let figures = self.0.lock();
+        match figures.is_open {
+            true => now_us.saturating_sub(figures.opened_at_us),
+            false => 0,
+        }
+    }
+
     /// How the store does.
     pub fn state(&self, now_us: u64) -> HealthState {
         self.0.lock().state(now_us)
@@ -158,6 +168,7 @@ impl HealthFigures {
         if self.silent >= SILENT_MAX {
             self.is_open = true;
             self.opened += 1;
+            self.opened_at_us = now_us;
             self.pause_us = PAUSE_US_MIN;
             self.probe_at_us = now_us + self.pause_us;
         }

@@ -1,7 +1,8 @@
 //! Requests that are tried again until they succeed, make no sense, or have no time left.
 //!
 //! Pauses begin at 50 ms (250 ms if the store asks for fewer requests), double up to 5 s, and have
-//! half of their length by chance, so that many callers do not come back together. Damaged answers
+//! half of their length by chance, so that many callers do not come back together. A read that
+//! begins when the store has been out for ten seconds fails at once. Damaged answers
 //! are asked for three times at most: a damaged object stays damaged.
 //!
 //! [`ObjectStore::put_new`] needs care. A request whose answer was lost may have created the
@@ -16,6 +17,7 @@ use crate::store::{ObjectInfo, ObjectStore, Page, PartTag, PutNew, UploadId, Upl
 use bytes::Bytes;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The first pause, microseconds.
 const PAUSE_US_MIN: u64 = 50_000;
@@ -23,9 +25,13 @@ const PAUSE_US_MIN: u64 = 50_000;
 const PAUSE_US_THROTTLED: u64 = 250_000;
 /// The longest pause, microseconds.
 const PAUSE_US_MAX: u64 = 5_000_000;
+/// Reads that begin when the store has been out for so long are not tried again, and wait for no
+/// probe: else callers that need many, one after the other, would wait for each.
+const OUT_US: u64 = 10_000_000;
 /// How often a damaged answer is asked for.
 const DAMAGED_MAX: u32 = 3;
-/// How often a caller looks whether a probe of somebody else has found the store up.
+/// How often a caller looks whether the store is closed, or a probe of somebody else has found it
+/// up.
 const LOOK_US: u64 = 100_000;
 
 /// How long requests are tried, microseconds. The last try may end later, by the time that the
@@ -54,6 +60,11 @@ pub struct Retrying {
     clock: Arc<dyn Clock>,
     health: Arc<Health>,
     deadlines: Deadlines,
+    closes: Arc<AtomicBool>,
+}
+
+fn is_closed() -> Error {
+    Error::new(ErrorKind::Unreachable, "the object store is closed")
 }
 
 impl Retrying {
@@ -64,6 +75,7 @@ impl Retrying {
             clock,
             health: Arc::default(),
             deadlines,
+            closes: Arc::default(),
         }
     }
 
@@ -86,7 +98,10 @@ impl Retrying {
     }
 
     fn read<T>(&self, bytes: u64, request: impl FnMut() -> Result<T>) -> Result<T> {
-        self.until(self.clock.now_us() + self.deadlines.read_us, bytes, request)
+        let now_us = self.clock.now_us();
+        let is_out = self.health.out_us(now_us) >= OUT_US;
+        let deadline_us = now_us + self.deadlines.read_us;
+        self.until(if is_out { now_us } else { deadline_us }, bytes, request)
     }
 
     fn write<T>(&self, bytes: u64, request: impl FnMut() -> Result<T>) -> Result<T> {
@@ -122,13 +137,33 @@ impl Retrying {
             if damaged == DAMAGED_MAX || now_us + drawn_us >= deadline_us {
                 return Err(error);
             }
-            self.clock.sleep_us(drawn_us);
+            self.pause(drawn_us)?;
             pause_us = (pause_us * 2).min(PAUSE_US_MAX);
+        }
+    }
+
+    /// Waits, unless the store is closed meanwhile.
+    fn pause(&self, us: u64) -> Result<()> {
+        let mut left_us = us;
+        while left_us > 0 {
+            self.check_open()?;
+            let slice_us = left_us.min(LOOK_US);
+            self.clock.sleep_us(slice_us);
+            left_us -= slice_us;
+        }
+        Ok(())
+    }
+
+    fn check_open(&self) -> Result<()> {
+        match self.closes.load(Ordering::Acquire) {
+            true => Err(is_closed()),
+            false => Ok(()),
         }
     }
 
     fn wait_for_breaker(&self, deadline_us: u64) -> Result<()> {
         loop {
+            self.check_open()?;
             let now_us = self.clock.now_us();
             let Admission::Wait(at_us) = self.health.admit(now_us) else {
                 return Ok(());
@@ -218,6 +253,11 @@ impl ObjectStore for Retrying {
 
     fn list_uploads_page(&self, prefix: &str, token: Option<&str>) -> Result<Page<UploadInfo>> {
         self.read(0, || self.store.list_uploads_page(prefix, token))
+    }
+
+    fn close(&self) {
+        self.closes.store(true, Ordering::Release);
+        self.store.close();
     }
 }
 

@@ -18,6 +18,7 @@ use crate::store::{
 use crate::url::{Bucket, Style, parse_endpoint};
 use answer::{ClassifyingConnector, is_taken, to_error};
 use bytes::Bytes;
+use futures_util::future::{Either, select};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::aws::{AmazonS3, AmazonS3Builder, Checksum};
 use object_store::client::{ClientOptions, HttpClient, HttpConnector};
@@ -30,9 +31,11 @@ use object_store::{
 };
 use std::future::Future;
 use std::ops::Range;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
 
 pub use credentials::Environment;
 pub use crypto::OpenSsl;
@@ -59,6 +62,8 @@ pub struct S3Store {
     region: String,
     /// Ends with a slash, or is empty.
     prefix: String,
+    /// True once the store is closed.
+    closes: watch::Sender<bool>,
     /// None only while it is dropped.
     runtime: Option<Runtime>,
 }
@@ -121,6 +126,7 @@ impl S3Store {
                 "" => String::new(),
                 prefix => format!("{prefix}/"),
             },
+            closes: watch::Sender::new(false),
             runtime: Some(runtime),
         })
     }
@@ -150,11 +156,21 @@ impl S3Store {
     fn answer<T>(&self, name: &str, bytes: u64, request: impl Future<Output = T>) -> Result<T> {
         let limit = REQUEST + Duration::from_micros(bytes.saturating_mul(BYTE_US));
         let runtime = self.runtime.as_ref().expect("runs until it is dropped");
-        let answered = runtime.block_on(async { tokio::time::timeout(limit, request).await });
-        answered.map_err(|_| {
-            let text = format!("{name}: no answer within {} s", limit.as_secs());
-            Error::new(ErrorKind::Unreachable, text)
-        })
+        let mut closes = self.closes.subscribe();
+        let answered = runtime.block_on(async {
+            let answered = pin!(tokio::time::timeout(limit, request));
+            let closed = pin!(closes.wait_for(|closes| *closes));
+            match select(answered, closed).await {
+                Either::Left((answered, _)) => Some(answered.ok()),
+                Either::Right(_) => None,
+            }
+        });
+        let text = match answered {
+            Some(Some(answer)) => return Ok(answer),
+            Some(None) => format!("{name}: no answer within {} s", limit.as_secs()),
+            None => format!("{name}: the store is closed"),
+        };
+        Err(Error::new(ErrorKind::Unreachable, text))
     }
 }
 
@@ -302,6 +318,10 @@ impl ObjectStore for S3Store {
 
     fn list_uploads_page(&self, prefix: &str, token: Option<&str>) -> Result<Page<UploadInfo>> {
         uploads::page(self, prefix, token)
+    }
+
+    fn close(&self) {
+        self.closes.send_replace(true);
     }
 }
 

@@ -162,6 +162,10 @@ pub trait ObjectStore: Send + Sync {
     /// # Errors
     /// See [`ErrorKind`].
     fn list_uploads_page(&self, prefix: &str, token: Option<&str>) -> Result<Page<UploadInfo>>;
+
+    /// Nobody waits for answers any more: requests under way, and those to come, fail soon where
+    /// that is possible.
+    fn close(&self) {}
 }
 
 /// Calls `each` for all pages of a list.

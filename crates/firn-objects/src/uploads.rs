@@ -20,6 +20,7 @@ use parking_lot::{Condvar, Mutex};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use send::UploadJob;
 pub use sweep::Swept;
@@ -193,6 +194,18 @@ impl Uploads {
         while state.pending.contains_key(&ticket) && !state.closes {
             self.0.changed.wait(&mut state);
         }
+    }
+
+    /// Waits until an upload has ended, at most for so long. Returns whether it has.
+    pub fn wait_for(&self, ticket: Ticket, patience: Duration) -> bool {
+        let mut state = self.0.state.lock();
+        let is_pending =
+            |state: &mut QueueState| state.pending.contains_key(&ticket) && !state.closes;
+        let waited = self
+            .0
+            .changed
+            .wait_while_for(&mut state, is_pending, patience);
+        !waited.timed_out()
     }
 
     /// The name of an upload that has ended is no longer held.

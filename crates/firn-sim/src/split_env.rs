@@ -1,7 +1,7 @@
 //! An environment made of two: one serves log segments, the other all other files.
 
 use firn::base::Result;
-use firn::env::{AppendFile, Env, FileUsage, LogFile, ReadFile, SpanFile};
+use firn::env::{AppendFile, DiskRoom, Env, FileUsage, LogFile, ReadFile, SpanFile};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -68,6 +68,9 @@ impl Env for SplitEnv {
     }
     fn usage(&self, path: &Path) -> Result<FileUsage> {
         self.of(path).usage(path)
+    }
+    fn disk_room(&self, path: &Path) -> Result<Option<DiskRoom>> {
+        self.of(path).disk_room(path)
     }
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         self.of(from).rename(from, to)

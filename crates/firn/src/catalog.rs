@@ -22,6 +22,7 @@ mod table_entry;
 mod tables;
 mod virtual_columns;
 
+pub use crate::base::key::CATALOG_INDEX;
 pub use catalog_state::CatalogState;
 pub use counters::{Counter, Counters, INDEX_IDS, autoincrement_counter, hidden_row_counter};
 pub use ddl_recovery::{DefinitionFiles, LeftoverFate};
@@ -39,6 +40,3 @@ pub use schema::{
 pub use table_entry::{IndexEntry, TableEntry};
 pub use tables::{Catalog, NewTable};
 pub use virtual_columns::VirtualColumns;
-
-/// The index that holds the catalog.
-pub const CATALOG_INDEX: crate::base::IndexId = 0;

@@ -37,12 +37,12 @@ use crate::compaction::RestGoal;
 use crate::env::{CountingEnv, Env, IoStats, UnsyncedEnv};
 use crate::memtable::Memtable;
 use crate::read::SuperVersions;
-use crate::store::{BlockPool, DiskReserve, FileKind, FileStore, PooledBlocks};
+use crate::store::{BlockPool, DiskReserve, FileKind, FileStore, PooledBlocks, RemoteFiles};
 use crate::txn::{
     ActiveInserts, LockOwner, LockTable, SnapshotList, Transaction, TransactionContext,
     TransactionList, WaitObserver,
 };
-use crate::version::{self, Edit, FileSource, Flushable, LEVELS, VersionSet};
+use crate::version::{self, Edit, FileSource, Flushable, LEVELS, Version, VersionSet};
 use crate::wal::{self, Wal, WalOptions};
 use crate::write::{MemtableHost, Pipeline, StallGate};
 use activities::{Activities, ProgressReporter};
@@ -99,10 +99,20 @@ pub struct Db {
     _lock: Box<dyn Send + Sync>,
 }
 
+/// What other machines have for a database.
+#[derive(Default)]
+pub struct Attached {
+    /// A memory pool, which is off at first.
+    pub pool: Option<MemoryPool>,
+    /// The object store of cold files. Nothing is asked of it before a file moves there or a file
+    /// is read that is there.
+    pub remote: Option<Arc<dyn RemoteFiles>>,
+}
+
 /// A database is opened on this.
 enum OpenedOn<'a> {
-    /// An environment, whose reads and writes the database counts, and perhaps a memory pool.
-    Env(Arc<dyn Env>, Option<Arc<MemoryPool>>),
+    /// An environment, whose reads and writes the database counts, and what is attached.
+    Env(Arc<dyn Env>, Attached),
     /// The environment of the host database, but without syncs. The host database counts.
     Host(&'a Db),
 }
@@ -139,23 +149,23 @@ impl Db {
         options: Options,
         waits: Option<Arc<dyn WaitObserver>>,
     ) -> Result<Arc<Self>> {
-        Self::open_at(OpenedOn::Env(env, None), dir, options, waits, None)
+        let on = OpenedOn::Env(env, Attached::default());
+        Self::open_at(on, dir, options, waits, None)
     }
 
-    /// As [`Self::open`], with a memory pool, which is off at first. Ephemeral databases of this
-    /// database do not use it, because their files are gone soon.
+    /// As [`Self::open`], with what other machines have for the database. Ephemeral databases of
+    /// this database do not use it, because their files are gone soon.
     ///
     /// # Errors
-    /// As [`Self::open`].
-    pub fn open_with_pool(
+    /// As [`Self::open`]. `Unsupported` if files are in an object store and none is attached.
+    pub fn open_with(
         env: Arc<dyn Env>,
         dir: &Path,
         options: Options,
         waits: Option<Arc<dyn WaitObserver>>,
-        pool: MemoryPool,
+        attached: Attached,
     ) -> Result<Arc<Self>> {
-        let on = OpenedOn::Env(env, Some(Arc::new(pool)));
-        Self::open_at(on, dir, options, waits, None)
+        Self::open_at(OpenedOn::Env(env, attached), dir, options, waits, None)
     }
 
     fn open_at(
@@ -165,15 +175,20 @@ impl Db {
         waits: Option<Arc<dyn WaitObserver>>,
         point: Option<RecoveryPoint>,
     ) -> Result<Arc<Self>> {
-        let (env, io, host, pool): (Arc<dyn Env>, _, _, _) = match on {
-            OpenedOn::Env(env, pool) => {
+        let (env, io, host, attached): (Arc<dyn Env>, _, _, _) = match on {
+            OpenedOn::Env(env, attached) => {
                 let counting = Arc::new(CountingEnv::new(env));
                 let io = Arc::clone(counting.counters());
-                (counting, io, None, pool)
+                (counting, io, None, attached)
             }
             OpenedOn::Host(host) => {
                 let unsynced = Arc::new(UnsyncedEnv::new(Arc::clone(&host.env)));
-                (unsynced, Arc::clone(&host.io), Some(host), None)
+                (
+                    unsynced,
+                    Arc::clone(&host.io),
+                    Some(host),
+                    Attached::default(),
+                )
             }
         };
         env.create_dir_all(dir)?;
@@ -214,7 +229,14 @@ impl Db {
             Some(host) => store.with_open_files_of(host.work.versions.source().store()),
             None => store.with_open_files(options.mutable.open_files.load(Ordering::Relaxed)),
         };
-        let pool = pool.map(|memory| {
+        let remote = attached.remote;
+        if let Some(remote) = &remote {
+            store = store.with_remote(Arc::clone(remote));
+            // Files count as read at the open.
+            store.set_read_clock(env.monotonic_micros() / 1_000_000);
+        }
+        let pool = attached.pool.map(|memory| {
+            let memory = Arc::new(memory);
             let pool: Arc<dyn BlockPool> = Arc::<MemoryPool>::clone(&memory);
             let blocks = PooledBlocks::new(pool, Arc::clone(&env), Arc::clone(&io));
             let blocks = Arc::new(blocks);
@@ -236,6 +258,9 @@ impl Db {
             health: Arc::clone(&health),
             listener: Arc::clone(&listener),
         })?);
+        if let Some(remote) = &remote {
+            remote.belongs_to(versions.identity().database, versions.names_objects());
+        }
 
         if let Some(host) = host {
             ephemeral::begin(host, &versions)?;
@@ -629,6 +654,19 @@ impl Db {
         Ok(compacted)
     }
 
+    /// Moves one file to the object store, or back, if one is to move. Also deletes objects that
+    /// nobody needs, and sweeps strays from time to time. Then deletes obsolete files. Returns
+    /// whether a file has moved.
+    ///
+    /// # Errors
+    /// `Unreachable` if the store does not answer; `InvalidArgument` if it belongs to another
+    /// database; `NoSpace`, `Corruption`, `Io`.
+    pub fn tier_step(&self) -> Result<bool> {
+        let moved = self.work.tier_step()?;
+        self.work.versions.delete_obsolete()?;
+        Ok(moved)
+    }
+
     /// Flushes and compacts until the tree is at rest: all data in the last level. Then deletes the
     /// catalog's notes of dropped indexes of which no entry is left.
     ///
@@ -753,4 +791,9 @@ fn report_start(work: &BackgroundWork, catalog: &Catalog, took_ms: u64) {
 /// Seqno of the last visible commit.
 pub fn visible(db: &Db) -> Seqno {
     db.cx.super_versions.visible()
+}
+
+/// The current version of the tree, for tools and tests.
+pub fn current_version(db: &Db) -> Arc<Version> {
+    db.work.versions.current()
 }

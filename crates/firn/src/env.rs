@@ -105,6 +105,11 @@ pub trait Env: Send + Sync + 'static {
     fn open_spans(&self, path: &Path, create: bool) -> Result<Arc<dyn SpanFile>>;
     /// The length and disk space of a file. A missing file is [`crate::base::ErrorKind::NotFound`].
     fn usage(&self, path: &Path) -> Result<FileUsage>;
+    /// The room of the file system that has `path`; `None` if there is no telling.
+    fn disk_room(&self, path: &Path) -> Result<Option<DiskRoom>> {
+        let _ = path;
+        Ok(None)
+    }
     /// Renames a file, which replaces an existing file at `to`; or renames a directory, for which
     /// `to` must not exist.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
@@ -160,6 +165,11 @@ pub trait ReadFile: Send + Sync {
     fn read_exact_at(&self, class: ReadClass, offset: u64, buf: &mut [u8]) -> Result<()>;
     /// Size in bytes.
     fn size(&self) -> Result<u64>;
+    /// Bytes of this file have failed their check. If they may have come from a local copy of a
+    /// remote file, drops the copy and returns true: a repeated read asks the remote file.
+    fn distrust(&self) -> bool {
+        false
+    }
     /// Announces a read of `len` bytes from `offset` on by adding it to `reads`. Once the caller
     /// has announced all reads, it starts them with [`PrefetchBatch::start`], which lets the
     /// operating system read ahead if the file is read through the page cache. An announcement
@@ -167,6 +177,15 @@ pub trait ReadFile: Send + Sync {
     fn prefetch(&self, offset: u64, len: u64, reads: &mut PrefetchBatch) {
         let _ = (offset, len, reads);
     }
+}
+
+/// The room of a file system, bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DiskRoom {
+    /// What this process may still write.
+    pub free: u64,
+    /// The size of the file system.
+    pub total: u64,
 }
 
 /// Length and disk space of a file.

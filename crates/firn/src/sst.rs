@@ -47,6 +47,7 @@ pub use index_stats::IndexStats;
 pub use iter::SstIter;
 pub use options::{BlockLayout, Density, SstOptions};
 pub use properties::Properties;
+pub(crate) use reader::REREADS_MAX;
 pub use reader::{BlockInfo, DataBlocks, KeyPlace, OpenHints, SstReader};
 pub use recipe_offers::RecipeOffers;
 pub use sst_salvage::{LostRange, Salvage, SalvageIter};

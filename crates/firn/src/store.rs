@@ -14,15 +14,17 @@ mod file_name;
 mod open_files;
 mod pooled_blocks;
 mod read_batch;
+mod remote_files;
 #[cfg(test)]
 pub(crate) mod testing;
 
 use crate::base::event_listener::{Listener, Severity};
 use crate::base::health::Health;
-use crate::base::{ErrorKind, FailureClass, Result};
+use crate::base::{Error, ErrorKind, FailureClass, Result};
 use crate::env::{AppendFile, Env, FileUsage, ReadFile, SpanFile};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use block_file::BlockFile;
 pub use block_pool::{BlockName, BlockPool, IsIntact, PoolOutlook, WantedBlock};
@@ -32,6 +34,7 @@ use open_files::SharedFile;
 pub use open_files::{OpenFileStats, OpenFiles, open_files_limit};
 pub use pooled_blocks::PooledBlocks;
 pub use read_batch::ReadBatch;
+pub use remote_files::{OWNER_FILE, RemoteFiles, RemoteSst};
 
 /// The data files of one directory.
 ///
@@ -49,6 +52,8 @@ pub struct FileStore {
     reserve: Option<Arc<DiskReserve>>,
     open_files: Arc<OpenFiles>,
     pool: Option<Arc<PooledBlocks>>,
+    remote: Option<Arc<dyn RemoteFiles>>,
+    read_clock_s: Arc<AtomicU64>,
     on_failure: Option<(Arc<Health>, Listener)>,
 }
 
@@ -66,6 +71,8 @@ impl FileStore {
             reserve: None,
             open_files: OpenFiles::new(u64::MAX),
             pool: None,
+            remote: None,
+            read_clock_s: Arc::default(),
             on_failure: None,
         }
     }
@@ -89,6 +96,19 @@ impl FileStore {
     /// The memory pool, if there is one.
     pub fn pool(&self) -> Option<&Arc<PooledBlocks>> {
         self.pool.as_ref()
+    }
+
+    /// Lets SSTs be in the object store `remote`.
+    pub fn with_remote(self, remote: Arc<dyn RemoteFiles>) -> Self {
+        Self {
+            remote: Some(remote),
+            ..self
+        }
+    }
+
+    /// The object store, if there is one.
+    pub fn remote(&self) -> Option<&Arc<dyn RemoteFiles>> {
+        self.remote.as_ref()
     }
 
     /// Lets at most `limit` SSTs and blob files be open for reading, as far as that is possible.
@@ -237,12 +257,50 @@ impl FileStore {
     }
 
     /// Opens an SST for reading by blocks. `checksum` is that of all its bytes, from the manifest.
+    /// Reads of queries set `last_read_s` to the time of [`Self::set_read_clock`].
     ///
     /// # Errors
     /// `NotFound`, `Io`.
-    pub fn open_blocks(&self, id: FileId, checksum: u64) -> Result<BlockFile> {
-        let file = self.open(id)?;
-        Ok(BlockFile::new(file, self.pool.as_ref(), (id, checksum)))
+    pub fn open_blocks(
+        &self,
+        id: FileId,
+        checksum: u64,
+        last_read_s: &Arc<AtomicU64>,
+    ) -> Result<BlockFile> {
+        let file = BlockFile::new(self.open(id)?, self.pool.as_ref(), (id, checksum));
+        // Without an object store nobody asks.
+        Ok(match self.remote {
+            Some(_) => file.with_read_mark(Arc::clone(last_read_s), Arc::clone(&self.read_clock_s)),
+            None => file,
+        })
+    }
+
+    /// The clock by which reads of files are noted, seconds. It stands still between calls of
+    /// [`Self::set_read_clock`], so that a read need not ask for the time.
+    pub fn read_clock_s(&self) -> u64 {
+        self.read_clock_s.load(Ordering::Relaxed)
+    }
+
+    /// Sets the clock by which reads of files are noted.
+    pub fn set_read_clock(&self, now_s: u64) {
+        self.read_clock_s.store(now_s, Ordering::Relaxed);
+    }
+
+    /// Opens an SST of the object store for reading by blocks. Asks nobody. What is opened keeps
+    /// `life` as long as it is open.
+    ///
+    /// # Errors
+    /// `Unsupported` without an object store.
+    pub fn open_remote(&self, file: &RemoteSst, life: Arc<dyn Send + Sync>) -> Result<BlockFile> {
+        let Some(remote) = &self.remote else {
+            return Err(Error::unsupported(format!(
+                "SST {} lies in an object store, and no store is configured (firn_storage_url)",
+                file.id
+            )));
+        };
+        let name = (file.id, file.checksum);
+        let file = remote_files::kept_alive(remote.open(file)?, life);
+        Ok(BlockFile::new(file, self.pool.as_ref(), name).remote())
     }
 
     /// Opens a file for reading, within the limit on open files.

@@ -39,7 +39,7 @@ pub use quarantine::{BlockedBytes, DamagedFile, MovableL0};
 pub use rewrite_thresholds::{DEAD_SHARES, TOMBSTONE_SHARE, share_over};
 pub use totals::BlobTotals;
 pub use tree::{LAST_LEVEL, LEVELS, Version};
-pub use version_set::{FileDeletionHold, VersionSet, VersionSetContext};
+pub use version_set::{FileDeletionHold, RemoteDeletions, VersionSet, VersionSetContext};
 
 #[cfg(test)]
 pub(crate) mod testing;

@@ -91,6 +91,9 @@ fn take(args: &TakeBackup, mark: &InProgress<'_>, target: &Target, out: &Output)
         None => Source::running(args, &id)?,
     };
     let tree = source.db.tree()?;
+    // A backup has the files of the data directory.
+    let mut placed = tree.state.files.values();
+    placed.try_for_each(|placed| placed.meta.check_local())?;
     let log = source.db.log(&tree)?;
     let known = source.db.tables(&log.point)?;
     if args.from_dir.is_some() {

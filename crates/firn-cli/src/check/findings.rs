@@ -14,7 +14,8 @@ const LISTED_MAX: usize = 1000;
 pub enum Severity {
     /// Stored bytes are not what they were, or contradict each other.
     Damage,
-    /// This version cannot read a part, because a newer version wrote it or it is encrypted.
+    /// This program cannot read a part, because a newer version wrote it, or it is encrypted or in
+    /// an object store.
     /// Whether the part is damaged is unknown.
     Unsupported,
     /// Nothing is lost, as far as the check can tell.

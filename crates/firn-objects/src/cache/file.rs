@@ -37,6 +37,15 @@ impl CachedFile {
         self.shared.read(&self.file, range, Touch::Yes, verify)
     }
 
+    /// Bytes of the file have failed a check of the caller: drops all chunks that are there.
+    pub fn distrust(&self) {
+        for chunk in self.file.chunks_of(&(0..self.bytes())) {
+            if let Some(seen) = self.file.seen(chunk) {
+                self.shared.drop_chunk(&self.file, chunk, seen);
+            }
+        }
+    }
+
     /// As [`Self::read`], without leaving anything in the cache.
     ///
     /// # Errors

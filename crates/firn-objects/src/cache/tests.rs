@@ -55,6 +55,7 @@ fn blocks_are_good(name: &str, start: u64, bytes: &[u8]) -> bool {
 
 struct Bench {
     files: Arc<MemFiles>,
+    clock: Arc<dyn Clock>,
     jobs: Arc<QueuedJobs>,
     objects: Arc<MemObjects>,
     store: Arc<Retrying>,
@@ -68,10 +69,11 @@ impl Bench {
         let jobs = Arc::new(QueuedJobs::default());
         let objects = Arc::new(MemObjects::new(seed, clock.clone()));
         let deadlines = Deadlines::default();
-        let store = Arc::new(Retrying::new(objects.clone(), clock, deadlines));
+        let store = Arc::new(Retrying::new(objects.clone(), clock.clone(), deadlines));
         let cache = open(&files, &store, &jobs, bytes_max);
         Self {
             files,
+            clock,
             jobs,
             objects,
             store,

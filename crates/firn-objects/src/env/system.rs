@@ -133,6 +133,7 @@ impl Files for SystemFiles {
         Ok(FileInfo {
             bytes: info.len(),
             modified_s: info.mtime().max(0) as u64,
+            inode: info.ino(),
         })
     }
 }

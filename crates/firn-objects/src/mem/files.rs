@@ -51,6 +51,7 @@ impl Ends {
 
 struct Inner {
     random: SplitMix64,
+    last_inode: u64,
     /// Names as all see them, and as a crash is sure to leave them.
     names: BTreeMap<PathBuf, Node>,
     durable: BTreeMap<PathBuf, Node>,
@@ -63,6 +64,7 @@ enum Node {
 }
 
 struct MemFile {
+    inode: u64,
     content: Mutex<Content>,
     ends: Arc<Ends>,
 }
@@ -89,6 +91,7 @@ impl MemFiles {
         Self {
             inner: Mutex::new(Inner {
                 random: SplitMix64::new(seed),
+                last_inode: 0,
                 durable: names.clone(),
                 names,
             }),
@@ -252,7 +255,9 @@ impl Files for MemFiles {
             (None, Open::Create | Open::New) => {
                 inner.check_parent(path)?;
                 self.ends.burn()?;
+                inner.last_inode += 1;
                 let file = Arc::new(MemFile {
+                    inode: inner.last_inode,
                     content: Mutex::default(),
                     ends: self.ends.clone(),
                 });
@@ -357,13 +362,14 @@ impl Files for MemFiles {
     }
 
     fn info(&self, path: &Path) -> io::Result<FileInfo> {
-        let bytes = match self.find(path)? {
-            Node::File(file) => file.content.lock().now.len,
-            Node::Directory => 0,
+        let (bytes, inode) = match self.find(path)? {
+            Node::File(file) => (file.content.lock().now.len, file.inode),
+            Node::Directory => (0, 0),
         };
         Ok(FileInfo {
             bytes,
             modified_s: 0,
+            inode,
         })
     }
 }

@@ -195,3 +195,40 @@ fn a_create_is_never_absent() {
     }
     assert!(failed > 0);
 }
+
+/// A query that needs a hundred reads must not wait for each.
+#[test]
+fn reads_that_begin_in_an_outage_fail_at_once() {
+    let Bench {
+        clock,
+        objects,
+        store,
+    } = bench(1);
+    objects.set_faults(Faults {
+        timeout_us: 3 * SECOND,
+        ..Faults::default()
+    });
+    store.put("a", vec![1].into()).unwrap();
+    objects.go_out(3600 * SECOND);
+    assert!(store.get("a").is_err());
+    let start_us = clock.now_us();
+    for _ in 0..100 {
+        assert_eq!(store.get("a").unwrap_err().kind(), ErrorKind::Unreachable);
+    }
+    // None, but that one is a probe now and then.
+    assert!(clock.now_us() - start_us <= 6 * SECOND);
+    clock.sleep_us(3600 * SECOND);
+    assert_eq!(store.get("a").unwrap(), vec![1]);
+    assert_eq!(store.health(), HealthState::Up);
+}
+
+#[test]
+fn a_closed_store_ends_requests_that_wait() {
+    let Bench { objects, store, .. } = bench(1);
+    store.put("a", vec![1].into()).unwrap();
+    store.close();
+    let before = objects.traffic().0;
+    assert!(store.get("a").unwrap_err().to_string().contains("closed"));
+    assert!(store.put("b", vec![2].into()).is_err());
+    assert_eq!(objects.traffic().0, before);
+}

@@ -249,3 +249,22 @@ fn uploads_that_have_not_ended_are_listed_in_pages() {
     assert!(requests[1].starts_with(second), "{}", requests[1]);
     assert!(requests[1].contains("authorization: AWS4-HMAC-SHA256"));
 }
+
+#[test]
+fn a_close_ends_requests_under_way() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!(
+        "s3://bucket?endpoint=http://{}",
+        listener.local_addr().unwrap()
+    );
+    let store = Arc::new(S3Store::open(&bucket(&url), &Environment::of(&KEYS)).unwrap());
+    let asking = Arc::clone(&store);
+    let asked = std::thread::spawn(move || asking.get("a"));
+    // Nobody answers the request.
+    let connection = listener.accept().unwrap();
+    store.close();
+    let error = asked.join().unwrap().unwrap_err();
+    assert!(error.to_string().contains("closed"), "{error}");
+    assert!(store.head("b").unwrap_err().to_string().contains("closed"));
+    drop(connection);
+}

@@ -217,6 +217,9 @@ fn fill(parts: CheckpointContext<'_>, dir: &Path) -> Result<Checkpoint> {
         (parts.versions.state(), begun)
     };
     let cut = parts.pipeline.finish_cut(begun)?;
+    // The checkpoint could not keep the objects from being deleted.
+    let mut placed = state.files.values();
+    placed.try_for_each(|placed| placed.meta.check_local())?;
     let mut made = Checkpoint {
         info: CheckpointInfo {
             seqno: cut.seqno,
@@ -252,6 +255,9 @@ fn fill(parts: CheckpointContext<'_>, dir: &Path) -> Result<Checkpoint> {
     let mut info = parts.env.create(&dir.join(CHECKPOINT_FILE))?;
     info.append(made.info.encode().as_bytes())?;
     info.sync()?;
+    // The objects are the database's to delete, not the checkpoint's.
+    let mut state = state;
+    state.deferred.clear();
     create_manifest(parts.env, dir, &state)?;
     Ok(made)
 }

@@ -27,6 +27,9 @@ pub enum ErrorKind {
     NoDescriptor,
     /// An earlier write or sync failed: the engine refuses writes until it is reopened.
     Poisoned,
+    /// The object store did not answer, or refused the request. Nothing is damaged, and a later
+    /// call may succeed.
+    Unreachable,
     /// A lock was not granted in time.
     LockTimeout,
     /// Another transaction holds the lock, and the caller asked not to wait.
@@ -172,6 +175,11 @@ impl Error {
         &self.message
     }
 
+    /// Whether the object store did not answer, or refused: the error says nothing about the bytes.
+    pub fn is_unreachable(&self) -> bool {
+        self.kind == ErrorKind::Unreachable
+    }
+
     /// Whether the kind is `Corruption`.
     pub fn is_corruption(&self) -> bool {
         matches!(self.kind, ErrorKind::Corruption { .. })
@@ -210,6 +218,7 @@ impl ErrorKind {
             Self::NoSpace => "disk full",
             Self::NoDescriptor => "no file can be opened",
             Self::Poisoned => "writes stopped after an earlier failure",
+            Self::Unreachable => "object store not available",
             Self::LockTimeout => "lock wait timeout",
             Self::LockNotAvailable => "lock not available",
             Self::Deadlock => "deadlock",

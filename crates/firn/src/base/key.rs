@@ -27,6 +27,9 @@ pub const SEQNO_COMMITTED_MAX: Seqno = UNCOMMITTED_BIT - 1;
 /// Bytes of an index id at the start of each user key.
 pub const INDEX_ID_LEN: usize = 4;
 
+/// The index that holds the catalog.
+pub const CATALOG_INDEX: super::IndexId = 0;
+
 /// The kind of an entry. An unknown kind in stored bytes is an error, never skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]

@@ -21,10 +21,23 @@ pub enum CommitDurability {
     Write = 2,
 }
 
+/// Where the files of the last level lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Tier {
+    /// All in the data directory. Those in the object store come back.
+    Local = 0,
+    /// Those that queries have not read for a while lie in the object store.
+    Cold = 1,
+}
+
 /// Options that may change while the database is open. Sizes are in bytes.
 #[derive(Debug)]
 pub struct MutableOptions {
     flush_mode: AtomicU8,
+    tier: AtomicU8,
+    /// A file is cold if no query has read it for so many seconds.
+    pub cold_after_s: AtomicU64,
     /// The active memtable freezes at this size (RocksDB: `write_buffer_size`).
     pub memtable_size: AtomicU64,
     /// Upper limit for the size at which the active memtable freezes, bytes. The engine derives it
@@ -95,6 +108,19 @@ impl MutableOptions {
             2 => CommitDurability::Write,
             _ => CommitDurability::Sync,
         }
+    }
+
+    /// Where the files of the last level are to lie.
+    pub fn tier(&self) -> Tier {
+        match self.tier.load(Ordering::Relaxed) {
+            0 => Tier::Local,
+            _ => Tier::Cold,
+        }
+    }
+
+    /// Changes where the files of the last level are to lie.
+    pub fn set_tier(&self, tier: Tier) {
+        self.tier.store(tier as u8, Ordering::Relaxed);
     }
 
     /// Size at which the active memtable freezes.
@@ -170,6 +196,8 @@ impl Default for MutableOptions {
     fn default() -> Self {
         Self {
             flush_mode: AtomicU8::new(CommitDurability::Sync as u8),
+            tier: AtomicU8::new(Tier::Local as u8),
+            cold_after_s: AtomicU64::new(3600),
             memtable_size: AtomicU64::new(64 << 20),
             memtable_cap: AtomicU64::new(u64::MAX),
             memory_limit: AtomicU64::new(0),

@@ -4,6 +4,7 @@ use super::cache_handover::{CacheHandover, FromMemory};
 use super::job_stats::JobStats;
 use super::rate_limiter::RateLimiter;
 use super::splitter::Splitter;
+use crate::base::key::{CATALOG_INDEX, index_id_of};
 use crate::base::options::Options;
 use crate::base::prefix_extractor::PrefixExtractors;
 use crate::base::{BlockResidence, InternalKey, Result, Value};
@@ -38,6 +39,8 @@ pub(super) struct Outputs<'a> {
     ctx: JobContext<'a>,
     splitter: Splitter,
     at_rest: bool,
+    /// Whether the catalog gets files of its own.
+    parts_catalog: bool,
     offers: Arc<RecipeOffers>,
     writer: Option<SstWriter>,
     last_key: Vec<u8>,
@@ -59,10 +62,12 @@ pub(super) struct Outputs<'a> {
 
 impl<'a> Outputs<'a> {
     pub(super) fn new(ctx: JobContext<'a>, output_level: u8, splitter: Splitter) -> Self {
+        let at_rest = usize::from(output_level) == LAST_LEVEL;
         Self {
             ctx,
             splitter,
-            at_rest: usize::from(output_level) == LAST_LEVEL,
+            at_rest,
+            parts_catalog: at_rest && ctx.versions.source().store().remote().is_some(),
             offers: Arc::default(),
             writer: None,
             last_key: Vec::new(),
@@ -121,11 +126,11 @@ impl<'a> Outputs<'a> {
         if let Some(writer) = self.begun() {
             if self.last_key == key.user_key {
                 self.superseded += 1;
-            } else if self.splitter.should_split(
-                &self.last_key,
-                key.user_key,
-                size_to_split(writer),
-            ) {
+            } else if self.leaves_catalog(&self.last_key, key.user_key)
+                || self
+                    .splitter
+                    .should_split(&self.last_key, key.user_key, size_to_split(writer))
+            {
                 self.close()?;
             }
         }
@@ -150,7 +155,15 @@ impl<'a> Outputs<'a> {
     /// `last`. A data block whose first key and separator these are must then not be copied as a
     /// whole.
     pub(super) fn parts(&self, first: &[u8], last: &[u8]) -> bool {
-        self.splitter.parts(first, last)
+        self.splitter.parts(first, last) || self.leaves_catalog(first, last)
+    }
+
+    /// Whether the catalog ends between these keys in files of the last level that may move to an
+    /// object store. The file ends there, too: a start of the server needs the catalog, so files
+    /// with a part of it never move.
+    fn leaves_catalog(&self, first: &[u8], last: &[u8]) -> bool {
+        let is_catalog = |key| index_id_of(key) == Some(CATALOG_INDEX);
+        self.parts_catalog && is_catalog(first) && !is_catalog(last)
     }
 
     /// Copies a stored block. `first` is the block's first user key. All keys of the block must lie
@@ -170,7 +183,9 @@ impl<'a> Outputs<'a> {
                 return Ok(None);
             }
             let size = size_to_split(writer);
-            if self.splitter.should_split(&self.last_key, first, size) {
+            if self.leaves_catalog(&self.last_key, first)
+                || self.splitter.should_split(&self.last_key, first, size)
+            {
                 self.close()?;
             }
         }

@@ -214,7 +214,7 @@ impl RunningJobs {
 
     /// Records that `job` has failed with `error` for a reason that does not pass by itself.
     /// Returns how often it has failed so far. From [`ATTEMPTS_MAX`] times on it is given up for a
-    /// time.
+    /// time. If an object store does not answer, that is at once: each attempt waits for it.
     pub fn failed(&mut self, job: &Job, error: &Error) -> u32 {
         let failures = self.failures.entry(inputs_of(job));
         let failures = failures.or_insert_with(|| JobFailures {
@@ -223,6 +223,9 @@ impl RunningJobs {
             error: error.clone(),
         });
         failures.times += 1;
+        if error.is_unreachable() {
+            failures.times = failures.times.max(ATTEMPTS_MAX);
+        }
         failures.error = error.clone();
         if let Some(before) = failures.times.checked_sub(ATTEMPTS_MAX) {
             let pause_us = RETRY_US_MIN << before.min(16);

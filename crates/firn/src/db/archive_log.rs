@@ -2,7 +2,7 @@
 //! recovered to a point in time.
 
 use super::background::BackgroundWork;
-use super::{Db, OpenedOn};
+use super::{Attached, Db, OpenedOn};
 use crate::backup::{Archiver, ArchiverStats, RecoveryPoint};
 use crate::base::event_listener::Severity;
 use crate::base::options::Options;
@@ -117,7 +117,13 @@ impl Db {
         options: Options,
         point: RecoveryPoint,
     ) -> Result<Arc<Self>> {
-        Self::open_at(OpenedOn::Env(env, None), dir, options, None, Some(point))
+        Self::open_at(
+            OpenedOn::Env(env, Attached::default()),
+            dir,
+            options,
+            None,
+            Some(point),
+        )
     }
 
     /// After a recovery to a point, and before the first transaction: retires the indexes that no

@@ -25,6 +25,7 @@ mod optimize;
 
 mod stall_input;
 mod threads;
+mod tier_mover;
 mod write_set_memory;
 
 pub use blob_gc::BlobReport;
@@ -70,6 +71,7 @@ use stall_input::{is_cut_short, stall_input};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use tier_mover::TierMover;
 
 /// A job, the version that it was picked from, and its number among the running jobs.
 type PickedJob = (Arc<Version>, Job, u64);
@@ -143,6 +145,7 @@ pub(super) struct BackgroundWork {
     given_up: Mutex<Option<Error>>,
     recheck: Mutex<Recheck>,
     space_tracker: SpaceTracker,
+    tier_mover: Mutex<TierMover>,
     signals: Mutex<WorkSignals>,
     signal: Condvar,
     pub(super) stopping: AtomicBool,
@@ -204,6 +207,7 @@ impl BackgroundWork {
             given_up: Mutex::default(),
             recheck: Mutex::default(),
             space_tracker: SpaceTracker::default(),
+            tier_mover: Mutex::default(),
             signals: Mutex::default(),
             signal: Condvar::new(),
             stopping: AtomicBool::new(false),

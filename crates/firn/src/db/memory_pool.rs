@@ -10,7 +10,7 @@ use firn_pool::{Class, Name, Outlook, Pool, PoolStats};
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// A pool of stored blocks for [`Db::open_with_pool`]. It is off until
+/// A pool of stored blocks for [`Db::open_with`]. It is off until
 /// [`Db::set_pool_enabled`].
 pub struct MemoryPool {
     pool: Pool,

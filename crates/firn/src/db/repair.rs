@@ -68,7 +68,8 @@ pub struct Repaired {
 /// missing. Reports each loss to `lost`.
 ///
 /// # Errors
-/// `AlreadyExists` if `target` holds anything; `Unsupported` for newer formats; `Io` and `NoSpace`.
+/// `AlreadyExists` if `target` holds anything; `Unsupported` for newer formats, and if files may be
+/// in an object store; `Io` and `NoSpace`.
 /// After an error `target` is incomplete; the caller may remove it.
 pub fn repair(
     damaged_db: &ReadOnlyDb,

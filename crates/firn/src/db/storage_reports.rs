@@ -5,7 +5,7 @@ use super::background::JobReport;
 use crate::env::ClassReads;
 use crate::store::{FileKind, file_name};
 use crate::table::IndexSums;
-use crate::version::LEVELS;
+use crate::version::{FileLocation, LEVELS};
 use crate::write::STALL_REASONS;
 
 /// One index of a table, with counts of its stored entries.
@@ -39,6 +39,8 @@ pub struct FileReport {
     pub level: u8,
     /// Position of the file's run in the level, 0 for the newest run.
     pub run: u64,
+    /// Where the file is.
+    pub location: FileLocation,
     /// Stored bytes.
     pub size: u64,
     /// Entries, deletions and old versions included.
@@ -123,6 +125,7 @@ impl Db {
                     name: file_name(FileKind::Sst, file.file_id),
                     level,
                     run: run as u64,
+                    location: file.location,
                     size: file.size,
                     entries: file.entries,
                     deletes: file.deletes,

@@ -1,8 +1,8 @@
 //! Counts the bytes that pass through an environment.
 
 use super::{
-    AlignedBuf, AppendFile, Env, FileUsage, LogFile, PrefetchBatch, PrefetchMethod, PrefetchStats,
-    ReadClass, ReadCounters, ReadFile, SpanFile,
+    AlignedBuf, AppendFile, DiskRoom, Env, FileUsage, LogFile, PrefetchBatch, PrefetchMethod,
+    PrefetchStats, ReadClass, ReadCounters, ReadFile, SpanFile,
 };
 use crate::base::{Result, read_meter};
 use std::path::Path;
@@ -158,6 +158,9 @@ impl Env for CountingEnv {
     }
     fn usage(&self, path: &Path) -> Result<FileUsage> {
         self.inner.usage(path)
+    }
+    fn disk_room(&self, path: &Path) -> Result<Option<DiskRoom>> {
+        self.inner.disk_room(path)
     }
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         self.inner.rename(from, to)

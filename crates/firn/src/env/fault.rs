@@ -2,7 +2,7 @@
 
 mod files;
 
-use super::{AppendFile, Env, FileUsage, LogFile, ReadFile, SpanFile};
+use super::{AppendFile, DiskRoom, Env, FileUsage, LogFile, ReadFile, SpanFile};
 use crate::base::{Error, Result};
 use files::{FaultAppend, FaultLog, FaultRead, FaultSpans};
 use parking_lot::{Condvar, Mutex};
@@ -339,6 +339,11 @@ impl Env for FaultEnv {
     fn usage(&self, path: &Path) -> Result<FileUsage> {
         self.pass(CallClass::Read, "stat", path)?;
         self.inner.usage(path)
+    }
+
+    fn disk_room(&self, path: &Path) -> Result<Option<DiskRoom>> {
+        self.pass(CallClass::Read, "stat", path)?;
+        self.inner.disk_room(path)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {

@@ -21,7 +21,7 @@
 mod disk;
 mod files;
 
-use super::{AppendFile, BLOCK, Env, FileUsage, LogFile, ReadFile, SECTOR, SpanFile};
+use super::{AppendFile, BLOCK, DiskRoom, Env, FileUsage, LogFile, ReadFile, SECTOR, SpanFile};
 use crate::base::checksum::xxh3;
 use crate::base::{Error, ErrorKind, Result};
 use disk::{Disk, Inode, Rng};
@@ -491,6 +491,16 @@ impl Env for MemEnv {
             len: live.len() as u64,
             allocated: ((used.count() + aside) * BLOCK) as u64,
         })
+    }
+
+    fn disk_room(&self, _: &Path) -> Result<Option<DiskRoom>> {
+        let state = self.state();
+        let used = state.disk.used_blocks();
+        let room = |capacity: usize| DiskRoom {
+            free: (capacity.saturating_sub(used) * BLOCK) as u64,
+            total: (capacity * BLOCK) as u64,
+        };
+        Ok(state.capacity.map(room))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {

@@ -5,8 +5,8 @@ use super::direct::DirectRead;
 use super::prefetch::{PrefetchBatch, Prefetcher};
 use super::span_file::{self, PosixSpans};
 use super::{
-    AlignedBuf, AppendFile, BLOCK, Env, FileUsage, LogFile, PrefetchMethod, PrefetchStats,
-    ReadClass, ReadFile, SECTOR, SpanFile,
+    AlignedBuf, AppendFile, BLOCK, DiskRoom, Env, FileUsage, LogFile, PrefetchMethod,
+    PrefetchStats, ReadClass, ReadFile, SECTOR, SpanFile,
 };
 use crate::base::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
@@ -272,6 +272,15 @@ impl Env for PosixEnv {
 
     fn usage(&self, path: &Path) -> Result<FileUsage> {
         span_file::usage(path)
+    }
+
+    fn disk_room(&self, path: &Path) -> Result<Option<DiskRoom>> {
+        let room = rustix::fs::statvfs(path).map_err(std::io::Error::from);
+        let room = at(path, "ask for the room of", room)?;
+        Ok(Some(DiskRoom {
+            free: room.f_bavail.saturating_mul(room.f_frsize),
+            total: room.f_blocks.saturating_mul(room.f_frsize),
+        }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {

@@ -23,7 +23,8 @@ mod disk;
 mod files;
 
 use super::{
-    AppendFile, Env, FileUsage, LogFile, PrefetchMethod, PrefetchStats, ReadFile, SpanFile,
+    AppendFile, DiskRoom, Env, FileUsage, LogFile, PrefetchMethod, PrefetchStats, ReadFile,
+    SpanFile,
 };
 use crate::base::Result;
 use disk::Disk;
@@ -174,6 +175,9 @@ impl Env for SlowEnv {
     }
     fn usage(&self, path: &Path) -> Result<FileUsage> {
         self.inner().usage(path)
+    }
+    fn disk_room(&self, path: &Path) -> Result<Option<DiskRoom>> {
+        self.inner().disk_room(path)
     }
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         self.inner().rename(from, to)

@@ -2,7 +2,8 @@
 //! crash.
 
 use super::{
-    AppendFile, Env, FileUsage, LogFile, PrefetchMethod, PrefetchStats, ReadFile, SpanFile,
+    AppendFile, DiskRoom, Env, FileUsage, LogFile, PrefetchMethod, PrefetchStats, ReadFile,
+    SpanFile,
 };
 use crate::base::Result;
 use std::path::Path;
@@ -66,6 +67,9 @@ impl Env for UnsyncedEnv {
     }
     fn usage(&self, path: &Path) -> Result<FileUsage> {
         self.0.usage(path)
+    }
+    fn disk_room(&self, path: &Path) -> Result<Option<DiskRoom>> {
+        self.0.disk_room(path)
     }
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         self.0.rename(from, to)

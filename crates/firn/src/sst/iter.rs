@@ -129,7 +129,7 @@ impl SstIter {
         let class = self.class.reading_ahead();
         let (reader, ahead) = (&self.reader, &mut self.ahead);
         let partition = self.partition.as_ref();
-        reader.block_by(handle, || {
+        reader.block_by(handle, class, || {
             let window = BlockWindow::of(partition, number, window)?;
             let ahead = ahead.get_or_insert_default();
             ahead.block(reader, handle, &window, class, true)

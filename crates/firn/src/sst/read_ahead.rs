@@ -84,9 +84,17 @@ impl ReadAhead {
         match loaded {
             Loaded::Buffer(at) => {
                 let stored = &self.bytes[at];
-                let block = reader.decode(stored, handle, class, fill, dictionaries)?;
-                reader.blocks_file().offer(class, handle.offset, stored);
-                Ok(block)
+                match reader.decode(stored, handle, class, fill, dictionaries) {
+                    Ok(block) => {
+                        reader.blocks_file().offer(class, handle.offset, stored);
+                        Ok(block)
+                    }
+                    Err(error) if reader.distrusts(&error) => {
+                        self.bytes.clear();
+                        reader.read_with(handle, class, fill, dictionaries)
+                    }
+                    Err(error) => Err(error),
+                }
             }
             Loaded::Pooled(stored) => reader
                 .decode(&stored, handle, class, fill, dictionaries)
@@ -238,6 +246,10 @@ impl ReadAhead {
             if reader.pool_has_most(&ahead, class) {
                 return;
             }
+        }
+        // Whoever reads a remote file once, in order, has a way of its own to read ahead.
+        if reader.blocks_file().is_remote() && !class.is_of_query() {
+            return;
         }
         let mut reads = ReadBatch::new();
         reads.add_file(&**reader.file(), &bytes);

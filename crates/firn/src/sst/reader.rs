@@ -24,6 +24,7 @@ pub(super) use dictionaries::UsedDictionaries;
 pub use open::OpenHints;
 use pooled::BlockSource;
 pub(super) use pooled::BlockWindow;
+pub(crate) use pooled::REREADS_MAX;
 use std::borrow::Cow;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -544,6 +545,7 @@ impl SstReader {
     /// the file. A block read from the file goes into the cache if `fill` is set.
     #[inline]
     pub(super) fn block(&self, handle: Handle, class: ReadClass, fill: bool) -> Result<Arc<Block>> {
+        self.file.note_read(class);
         self.loaded(handle, fill, || self.read(handle, class, fill))
     }
 
@@ -551,8 +553,10 @@ impl SstReader {
     pub(super) fn block_by(
         &self,
         handle: Handle,
+        class: ReadClass,
         read: impl FnOnce() -> Result<Block>,
     ) -> Result<Arc<Block>> {
+        self.file.note_read(class);
         self.loaded(handle, true, read)
     }
 

@@ -59,7 +59,8 @@ impl SstReader {
     }
 
     /// As [`Self::verify`], but goes on after damage and passes each error to `found`: corruption
-    /// and errors of the file system. The report counts only the intact parts.
+    /// and errors of the file system. The report counts only the intact parts. Ends with the first
+    /// error of an object store, which would come for each block.
     pub fn survey(&self, found: &mut dyn FnMut(Error)) -> VerifyReport {
         let mut report = VerifyReport {
             bytes: self.size(),
@@ -67,7 +68,13 @@ impl SstReader {
         };
         match self.file_checksum() {
             Ok(checksum) => report.checksum = checksum,
-            Err(error) => found(error),
+            Err(error) => {
+                let ends = error.is_unreachable();
+                found(error);
+                if ends {
+                    return report;
+                }
+            }
         }
         // Blocks cannot be read without their dictionaries. Report a damaged one once, and not
         // again for each block.
@@ -127,7 +134,13 @@ impl SstReader {
             });
             match verified {
                 Ok(()) => report.blocks += 1,
-                Err(error) => broken(error),
+                Err(error) => {
+                    let ends = error.is_unreachable();
+                    broken(error);
+                    if ends {
+                        return;
+                    }
+                }
             }
         }
     }
@@ -143,13 +156,21 @@ impl SstReader {
         broken: &mut dyn FnMut(Error),
     ) {
         let reported = first.to_string();
+        let ends = first.is_unreachable();
         broken(first);
+        if ends {
+            return;
+        }
         for number in 0..self.index().partitions() {
             let partition = match self.partition(number, ReadClass::Verify, false) {
                 Ok(partition) => partition,
                 Err(error) => {
+                    let ends = error.is_unreachable();
                     if error.to_string() != reported {
                         broken(error);
+                    }
+                    if ends {
+                        return;
                     }
                     continue;
                 }
@@ -157,7 +178,11 @@ impl SstReader {
             for block in 0..partition.blocks() {
                 let handle = partition.block(block).handle;
                 if let Err(error) = self.read_with(handle, ReadClass::Verify, false, dictionaries) {
+                    let ends = error.is_unreachable();
                     broken(error);
+                    if ends {
+                        return;
+                    }
                 }
             }
         }

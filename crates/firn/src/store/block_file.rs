@@ -9,6 +9,7 @@ use crate::base::Result;
 use crate::env::{ReadClass, ReadFile};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// An SST that is open for reading by blocks.
 ///
@@ -16,12 +17,34 @@ use std::sync::Arc;
 /// and then the file. Bytes from the pool are trusted no more than those of the file: what fails
 /// the check of the block is as good as not found. A block that was read from the file is offered
 /// to the pool, if it passes the check.
+#[derive(Clone)]
 pub struct BlockFile {
     file: Arc<dyn ReadFile>,
     pooled: Option<PooledFile>,
+    last_read: Option<ReadMark>,
+    is_remote: bool,
+}
+
+/// Notes when a query has last read a file.
+#[derive(Clone)]
+struct ReadMark {
+    last_s: Arc<AtomicU64>,
+    now_s: Arc<AtomicU64>,
+}
+
+impl ReadMark {
+    #[inline]
+    fn note(&self) {
+        let now_s = self.now_s.load(Ordering::Relaxed);
+        // A needless store would take the cache line away from other processors.
+        if self.last_s.load(Ordering::Relaxed) != now_s {
+            self.last_s.store(now_s, Ordering::Relaxed);
+        }
+    }
 }
 
 /// What names the blocks of a file in the pool.
+#[derive(Clone)]
 struct PooledFile {
     blocks: Arc<PooledBlocks>,
     id: FileId,
@@ -31,7 +54,12 @@ struct PooledFile {
 impl From<Arc<dyn ReadFile>> for BlockFile {
     /// A file without a pool.
     fn from(file: Arc<dyn ReadFile>) -> Self {
-        Self { file, pooled: None }
+        Self {
+            file,
+            pooled: None,
+            last_read: None,
+            is_remote: false,
+        }
     }
 }
 
@@ -64,7 +92,45 @@ impl BlockFile {
             id,
             checksum,
         });
-        Self { file, pooled }
+        Self {
+            file,
+            pooled,
+            last_read: None,
+            is_remote: false,
+        }
+    }
+
+    /// Lets reads of queries set `last_s` to `now_s`, seconds.
+    pub(super) fn with_read_mark(self, last_s: Arc<AtomicU64>, now_s: Arc<AtomicU64>) -> Self {
+        Self {
+            last_read: Some(ReadMark { last_s, now_s }),
+            ..self
+        }
+    }
+
+    /// The file is in an object store.
+    pub(super) fn remote(self) -> Self {
+        Self {
+            is_remote: true,
+            ..self
+        }
+    }
+
+    /// Whether the file is in an object store.
+    pub fn is_remote(&self) -> bool {
+        self.is_remote
+    }
+
+    /// Notes that a block is read, from the file or from a cache. What only opens the file does
+    /// not count: compactions do that, too.
+    #[inline]
+    pub(crate) fn note_read(&self, class: ReadClass) {
+        if let Some(mark) = &self.last_read
+            && class.is_of_query()
+            && class != ReadClass::Index
+        {
+            mark.note();
+        }
     }
 
     /// The file alone.

@@ -171,11 +171,17 @@ impl CheckedTable<'_> {
                 continue;
             }
             self.stop_if()?;
-            let mut problem = |error: Error| report.problem(error.to_string());
+            let mut unreachable = None;
+            let mut problem = |error: Error| match error.is_unreachable() {
+                true => drop(unreachable.get_or_insert(error)),
+                false => report.problem(error.to_string()),
+            };
             match file.reader() {
                 Ok(reader) => drop(reader.survey(&mut problem)),
                 Err(error) => problem(error),
             }
+            // It says nothing about the file.
+            unreachable.map_or(Ok(()), Err)?;
         }
         Ok(())
     }

@@ -39,9 +39,9 @@ pub struct DatabaseIdentity {
 }
 
 /// A file in an object store that an edit has removed from the tree while other readers may still
-/// use it. It is deleted once no reader uses it. `epoch` and `slot` are the position of the removal
-/// in the log that a writer shares with its readers. This engine only stores these entries; it
-/// deletes no file in an object store.
+/// use it, or whose copy in the data directory is in the tree now. It is deleted once no reader
+/// uses it. `epoch` and `slot` are the position of the removal in the log that a writer shares with
+/// its readers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeferredDeletion {
     /// Whether the file is an SST or a blob file.
@@ -58,6 +58,21 @@ pub struct DeferredDeletion {
 }
 
 impl DeferredDeletion {
+    /// The deletion of the object of an SST, by a writer that shares no log: it has no positions.
+    pub fn of_object(file: u64, epoch: u64) -> Self {
+        Self {
+            kind: FileKind::Sst,
+            file,
+            epoch,
+            slot: 1,
+        }
+    }
+
+    /// Says that the file is deleted.
+    pub fn done(self) -> Self {
+        Self { slot: 0, ..self }
+    }
+
     fn encode(&self, out: &mut Vec<u8>) {
         out.push(match self.kind {
             FileKind::Blob => 1,

@@ -1,6 +1,6 @@
 //! File handles and runs: the sorted, non-overlapping parts of a version.
 
-use super::{FileList, FileMeta, FileSpan, FileSums};
+use super::{FileList, FileLocation, FileMeta, FileSpan, FileSums};
 use crate::base::key::{UNCOMMITTED_BIT, index_prefix};
 use crate::base::key_range::prefix_successor;
 use crate::base::pause_points::{self, PausePoint};
@@ -8,13 +8,13 @@ use crate::base::sketch::Sketch;
 use crate::base::work_count;
 use crate::base::{Error, ErrorKind, IndexId, Result};
 use crate::cache::{Evictable, Eviction};
-use crate::sst::{OpenHints, SstBlockCache, SstReader};
+use crate::sst::{OpenHints, REREADS_MAX, SstBlockCache, SstReader};
 use crate::store::{BlockFile, FileKind, FileStore, file_name};
 use arc_swap::{ArcSwapOption, Guard};
 use parking_lot::Mutex;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::ops::{Bound, Deref};
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 /// Opens the SSTs of file handles and keeps the list of obsolete files.
@@ -22,6 +22,12 @@ pub struct FileSource {
     store: FileStore,
     cache: Arc<SstBlockCache>,
     obsolete: Mutex<ObsoleteFiles>,
+    /// Ids of files whose objects no version needs any more, in the order in which that happened.
+    obsolete_objects: Mutex<Vec<u64>>,
+    /// Ids of files in the object store that may have a file in the data directory, too: one that
+    /// was uploaded and is not removed yet, or one that is being written. A new file of this name
+    /// would be removed with the old one, or would change what somebody reads.
+    local_copies: Mutex<HashSet<u64>>,
 }
 
 /// Obsolete files (id, size), the sum of their sizes, and `new_bytes`: the part of this sum that
@@ -40,6 +46,8 @@ impl FileSource {
             store,
             cache,
             obsolete: Mutex::default(),
+            obsolete_objects: Mutex::default(),
+            local_copies: Mutex::default(),
         })
     }
 
@@ -67,6 +75,27 @@ impl FileSource {
     /// written in its place take as much disk space again.
     fn put_replaced(&self, file_id: u64) {
         self.obsolete.lock().files.push_front((file_id, 0));
+    }
+
+    /// No version needs the objects of these files any more.
+    pub(super) fn put_obsolete_objects(&self, ids: impl IntoIterator<Item = u64>) {
+        self.obsolete_objects.lock().extend(ids);
+    }
+
+    /// Takes the files whose objects no version needs any more.
+    pub(super) fn take_obsolete_objects(&self) -> Vec<u64> {
+        std::mem::take(&mut self.obsolete_objects.lock())
+    }
+
+    /// Notes that the data directory has, or gets, a file of this id beside the object. Returns
+    /// false if that was noted already.
+    pub(super) fn add_local_copy(&self, file_id: u64) -> bool {
+        self.local_copies.lock().insert(file_id)
+    }
+
+    /// The data directory has no file of this id any more, or the file is the one of the tree.
+    pub(super) fn forget_local_copy(&self, file_id: u64) {
+        self.local_copies.lock().remove(&file_id);
     }
 
     /// Takes the first obsolete file from the list, as id and size, if `may` accepts its size.
@@ -139,13 +168,18 @@ pub struct FileHandle {
     life: Arc<FileLife>,
 }
 
-/// Lifetime of a file on disk, shared by all handles of the file. Dropping it makes the file
-/// obsolete, if an edit has removed the file.
+/// Lifetime of a file in its place, shared by all handles of the file there, and by the readers of
+/// a remote file, which has no descriptor that outlives it. Dropping it makes the file obsolete, if
+/// an edit has removed the file or moved it to another place.
 struct FileLife {
     file_id: u64,
     size: u64,
+    location: FileLocation,
     source: Arc<FileSource>,
     end: AtomicU8,
+    /// When a query last read the file, by the read clock of the store; at first, when the handle
+    /// was made. Seconds.
+    last_read_s: Arc<AtomicU64>,
 }
 
 /// The fate of a file when the last version that contains it is dropped.
@@ -163,7 +197,11 @@ pub(super) enum FileFate {
 impl Drop for FileLife {
     fn drop(&mut self) {
         let end = *self.end.get_mut();
-        if end == FileFate::Replaced as u8 {
+        if self.location == FileLocation::ObjectStore {
+            if end != FileFate::None as u8 {
+                self.source.put_obsolete_objects([self.file_id]);
+            }
+        } else if end == FileFate::Replaced as u8 {
             self.source.put_replaced(self.file_id);
         } else if end == FileFate::Dropped as u8 {
             self.source.put_obsolete(self.file_id, self.size);
@@ -177,6 +215,8 @@ impl FileHandle {
         let life = Arc::new(FileLife {
             file_id: meta.file_id,
             size: meta.size,
+            location: meta.location,
+            last_read_s: Arc::new(AtomicU64::new(source.store.read_clock_s())),
             source: Arc::clone(&source),
             end: AtomicU8::new(FileFate::None as u8),
         });
@@ -224,8 +264,8 @@ impl FileHandle {
     ///
     /// # Errors
     /// `Corruption`, which names the file, if it is damaged, or missing although the manifest names
-    /// it, or not of the size in the manifest. `Unsupported` if the file is not in the data
-    /// directory. `Io`.
+    /// it, or not of the size in the manifest. `Unsupported` if the file is in an object store and
+    /// none is configured; `Unreachable` if the store does not answer. `Io`.
     #[inline]
     pub fn reader(&self) -> Result<ReaderRef<'_>> {
         match self.pinned.get() {
@@ -238,11 +278,16 @@ impl FileHandle {
         if let Some(reader) = self.opened() {
             return Ok(reader);
         }
+        // A store that does not answer must not keep readers waiting one behind the other.
+        let remote = match self.meta.location {
+            FileLocation::Local => None,
+            FileLocation::ObjectStore => Some(self.open()?),
+        };
         let _one = self.opening.lock();
         if let Some(reader) = self.opened() {
             return Ok(reader);
         }
-        let reader = self.open()?;
+        let reader = remote.map_or_else(|| self.open(), Ok)?;
         if reader.is_pinned() {
             return Ok(ReaderRef::Pinned(self.pinned.get_or_init(|| reader)));
         }
@@ -283,8 +328,8 @@ impl FileHandle {
             return Ok(reader.properties().sketches(index));
         }
         let (file, name) = self.file()?;
-        let properties = SstReader::read_properties(&**file.file(), self.meta.file_id, &name)?;
-        Ok(properties.sketches(index))
+        let read = || SstReader::read_properties(&**file.file(), self.meta.file_id, &name);
+        Ok(trusted(&file, read)?.sketches(index))
     }
 
     /// Opens a separate reader, for a caller that reads the file once. The handle does not keep it.
@@ -301,7 +346,11 @@ impl FileHandle {
             upper_level: !meta.at_rest,
             tail_len: meta.tail_len,
         };
-        let reader = SstReader::open_at(file, meta.file_id, name.clone(), cache, hints)?;
+        let open = || {
+            let (file, cache) = (file.clone(), Arc::clone(&cache));
+            SstReader::open_at(file, meta.file_id, name.clone(), cache, hints)
+        };
+        let reader = trusted(&file, open)?;
         let private = meta.min_seqno & UNCOMMITTED_BIT != 0;
         if reader.properties().external_seqno != (external.is_some() || private) {
             let what = "it does not agree with the manifest on whose its seqnos are";
@@ -312,15 +361,27 @@ impl FileHandle {
 
     /// Opens the file and checks its size. Returns it with its name.
     fn file(&self) -> Result<(BlockFile, String)> {
-        self.meta.check_local()?;
         let id = self.meta.file_id;
         let name = file_name(FileKind::Sst, id);
-        let file = match self.source.store.open_blocks(id, self.meta.checksum) {
-            Err(e) if *e.kind() == ErrorKind::NotFound => {
-                return Err(Error::corruption(name, 0, "the file is missing"));
-            }
-            opened => opened?,
-        };
+        if self.meta.location == FileLocation::ObjectStore {
+            let life = Arc::clone(&self.life);
+            let remote = self
+                .source
+                .store
+                .open_remote(&self.meta.as_remote(), life)?;
+            return Ok((remote, name));
+        }
+        let file =
+            match self
+                .source
+                .store
+                .open_blocks(id, self.meta.checksum, &self.life.last_read_s)
+            {
+                Err(e) if *e.kind() == ErrorKind::NotFound => {
+                    return Err(Error::corruption(name, 0, "the file is missing"));
+                }
+                opened => opened?,
+            };
         let size = file.file().size()?;
         if size != self.meta.size {
             let what = format!("{size} bytes, the manifest says {}", self.meta.size);
@@ -329,10 +390,28 @@ impl FileHandle {
         Ok((file, name))
     }
 
+    /// When a query last read the file, by the read clock of the store: seconds.
+    pub fn last_read_s(&self) -> u64 {
+        self.life.last_read_s.load(Ordering::Relaxed)
+    }
+
     /// Records that a durable edit has removed the file from the tree.
     pub(super) fn mark_obsolete(&self, end: FileFate) {
         self.life.end.store(end as u8, Ordering::Release);
     }
+}
+
+/// What `read` makes of the bytes of `file`. If that fails because of bytes that a local copy of a
+/// remote file may have had, it is called again.
+fn trusted<T>(file: &BlockFile, read: impl Fn() -> Result<T>) -> Result<T> {
+    let mut done = read();
+    for _ in 0..REREADS_MAX {
+        match &done {
+            Err(error) if error.is_corruption() && file.file().distrust() => done = read(),
+            _ => break,
+        }
+    }
+    done
 }
 
 impl Evictable for FileHandle {

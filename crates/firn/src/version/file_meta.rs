@@ -8,6 +8,7 @@ use crate::base::varint::{
 use crate::base::work_count;
 use crate::base::{Error, IndexId, Result, Seqno};
 use crate::sst::{IndexStats, SstSummary};
+use crate::store::RemoteSst;
 
 /// Flag: the file was written with the layout and the codec of the last level.
 const FLAG_AT_REST: u64 = 1;
@@ -41,8 +42,8 @@ pub enum FileLocation {
     ObjectStore,
 }
 
-/// The metadata of an SST in the manifest. They never change: a file that moves to another level
-/// keeps them.
+/// The metadata of an SST in the manifest. Only where the file is may change, by an edit of
+/// [`super::VersionSet::relocate`]; a file that moves to another level keeps them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileMeta {
     /// File id, never reused. The file name derives from it.
@@ -125,6 +126,16 @@ impl FileMeta {
         }
     }
 
+    /// The file as the object store knows it.
+    pub fn as_remote(&self) -> RemoteSst {
+        RemoteSst {
+            id: self.file_id,
+            bytes: self.size,
+            checksum: self.checksum,
+            tail_bytes: self.tail_len,
+        }
+    }
+
     /// Checks that the file is in the data directory.
     ///
     /// # Errors
@@ -133,7 +144,7 @@ impl FileMeta {
         match self.location {
             FileLocation::Local => Ok(()),
             FileLocation::ObjectStore => Err(Error::unsupported(format!(
-                "SST {} lies in an object store, and only files of the data directory can be read",
+                "SST {} lies in an object store, and here only files of the data directory can be used",
                 self.file_id
             ))),
         }

@@ -1,9 +1,10 @@
 //! The logical content of a manifest: the sum of its edits.
 
-use super::{DatabaseIdentity, DeferredDeletion, Edit, FileMeta, LEVELS};
+use super::{DatabaseIdentity, DeferredDeletion, Edit, FileLocation, FileMeta, LEVELS};
 use crate::base::epoch::{EPOCH_MAX, end_of_ids, first_id};
 use crate::base::key::SEQNO_COMMITTED_MAX;
 use crate::base::{CounterValue, Seqno};
+use crate::store::FileKind;
 use crate::wal::Gtid;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -110,7 +111,7 @@ impl ManifestState {
             if (*run == 0) != (*level != 0) {
                 return Some(format!("adds file {id} to L{level} as run {run}"));
             }
-            if added.insert(id, level).is_some() {
+            if added.insert(id, meta).is_some() {
                 return Some(format!("adds file {id} twice"));
             }
             match (self.files.get(&id), removed.contains_key(&id)) {
@@ -120,9 +121,11 @@ impl ManifestState {
                 (Some(_), false) => return Some(format!("adds file {id} again")),
             }
         }
-        let live = |id| {
-            let stays = self.files.contains_key(id) && !removed.contains_key(id);
-            stays || added.contains_key(id)
+        // A file that the edit brings back from the object store is live in the data directory,
+        // and its object is to be deleted.
+        let live = |id| match added.get(id) {
+            Some(meta) => meta.location == FileLocation::ObjectStore,
+            None => self.files.contains_key(id) && !removed.contains_key(id),
         };
         let deferred = edit.deferred.iter().find_map(|d| match d.slot {
             0 if !self.deferred.contains_key(&d.file) => {
@@ -139,22 +142,31 @@ impl ManifestState {
     /// refers to a blob file with one, by the file's own id or because blobs were moved into that
     /// file.
     fn needed_trouble(&self, edit: &Edit, removed: &BTreeMap<u64, u8>) -> Option<String> {
-        let mut waiting: BTreeSet<u64> = self.deferred.keys().copied().collect();
-        for deferred in &edit.deferred {
-            match deferred.slot {
-                0 => waiting.remove(&deferred.file),
-                _ => waiting.insert(deferred.file),
-            };
-        }
-        if waiting.is_empty() {
-            return None;
-        }
+        let begins: BTreeMap<u64, u64> = { edit.deferred.iter() }
+            .map(|deferred| (deferred.file, deferred.slot))
+            .collect();
+        let waits = |id: &u64| match begins.get(id) {
+            Some(slot) => *slot != 0,
+            None => self.deferred.contains_key(id),
+        };
+        // Of a file that was brought back, only the object is to be deleted.
+        let is_back = |meta: &FileMeta| {
+            meta.location == FileLocation::Local
+                && (begins.contains_key(&meta.file_id) || self.files.contains_key(&meta.file_id))
+        };
         let mut added = edit.added.iter().map(|(.., meta)| meta);
-        if let Some(meta) = added.find(|meta| waiting.contains(&meta.file_id)) {
+        if let Some(meta) = added.find(|meta| waits(&meta.file_id) && !is_back(meta)) {
             return Some(format!(
                 "adds file {}, which is to be deleted",
                 meta.file_id
             ));
+        }
+        let of_blobs = |deferred: &&DeferredDeletion| deferred.kind == FileKind::Blob;
+        let all = self.deferred.values().chain(&edit.deferred);
+        let blobs = all.filter(of_blobs).map(|deferred| deferred.file);
+        let waiting: BTreeSet<u64> = blobs.filter(waits).collect();
+        if waiting.is_empty() {
+            return None;
         }
         let moved: BTreeMap<u64, u64> = edit.blobs_moved.iter().copied().collect();
         let lies_in = |logical: u64| {

@@ -3,10 +3,13 @@
 mod apply;
 mod database_identity;
 mod deletion;
+mod relocation;
+mod remote_deletion;
 mod rewrite;
 mod rotation;
 
 pub use deletion::FileDeletionHold;
+pub use remote_deletion::RemoteDeletions;
 
 use super::delete_pacer::DeletePacer;
 use super::load_manifest::load;
@@ -18,10 +21,12 @@ use crate::base::health::Health;
 use crate::base::work_count;
 use crate::base::{CounterChanges, CounterValue, Error, ErrorKind, FailureClass, Result, Seqno};
 use crate::env::Env;
+use crate::store::FileKind;
 use crate::wal::Gtid;
 use arc_swap::ArcSwap;
 use deletion::DirectoryFiles;
 use parking_lot::Mutex;
+use remote_deletion::ObjectDeletions;
 use rotation::{is_full, rotate, rotate_at};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -79,6 +84,8 @@ pub struct VersionSet {
     /// The last global transaction id of each replication domain.
     gtids: Mutex<BTreeMap<u32, Gtid>>,
     pacer: Mutex<DeletePacer>,
+    /// The objects that no version needs any more.
+    object_deletions: Mutex<ObjectDeletions>,
     /// The files that were in the directory when it was opened, as far as nobody has taken them.
     found: Mutex<DirectoryFiles>,
     /// Number of [`FileDeletionHold`] guards that exist now.
@@ -120,8 +127,8 @@ impl VersionSet {
     ///
     /// # Errors
     /// `Corruption` if the manifest is damaged, or describes an impossible tree, or is missing
-    /// while SSTs exist. `Unsupported` for a later format, or a file outside the data directory.
-    /// `NoSpace` if a new database finds no room. `Io`.
+    /// while SSTs exist. `Unsupported` for a later format, or a file in an object store if the
+    /// source has none. `NoSpace` if a new database finds no room. `Io`.
     pub fn open(ctx: VersionSetContext) -> Result<Self> {
         let loaded = load(&*ctx.env, &ctx.dir)?;
         // List the directory once: it may have hundreds of thousands of files.
@@ -142,8 +149,8 @@ impl VersionSet {
             }
             state = loaded.state;
         }
-        for placed in state.files.values() {
-            placed.meta.check_local()?;
+        if ctx.source.store().remote().is_none() {
+            relocation::check_all_local(&state)?;
         }
         let version = Version::of_state(&state, &ctx.source);
         if let Some(what) = version.check_all() {
@@ -178,6 +185,9 @@ impl VersionSet {
         if writer.is_none() {
             found.manifests.clear();
         }
+        // No version of an earlier run needs these objects any more.
+        let waiting = state.deferred.values().filter(|d| d.kind == FileKind::Sst);
+        ctx.source.put_obsolete_objects(waiting.map(|d| d.file));
         let state_gtids = state.gtids.clone();
         let set = Self {
             current: ArcSwap::from_pointee(version),
@@ -197,6 +207,7 @@ impl VersionSet {
             }),
             gtids: Mutex::new(state_gtids),
             pacer: Mutex::default(),
+            object_deletions: Mutex::default(),
             found: Mutex::new(found),
             held: Arc::default(),
             ctx,

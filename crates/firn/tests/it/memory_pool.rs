@@ -2,7 +2,7 @@
 
 use firn::base::Value;
 use firn::base::options::Options;
-use firn::db::{Db, MemoryPool};
+use firn::db::{Attached, Db, MemoryPool};
 use firn::env::{Env, MemEnv, ReadClass};
 use firn::iter::{MergeIter, MvccIter, ReadAt};
 use firn::read::{ScanRange, multi_get, scan_sources};
@@ -63,7 +63,11 @@ fn open(env: &MemEnv, network: &Arc<MemPool>, number: u64) -> Arc<Db> {
     let pool = Pool::new(pool_options, network.clone(), network.clone(), log).unwrap();
     let pool = MemoryPool::without_thread(pool);
     let env: Arc<dyn Env> = Arc::new(env.clone());
-    let db = Db::open_with_pool(env, Path::new("/db"), options, None, pool).unwrap();
+    let attached = Attached {
+        pool: Some(pool),
+        ..Attached::default()
+    };
+    let db = Db::open_with(env, Path::new("/db"), options, None, attached).unwrap();
     db.set_pool_nodes(&NODES.join(",")).unwrap();
     db.set_pool_enabled(true).unwrap();
     db

@@ -24,7 +24,14 @@ pub fn whole(target: &Target, backup: &Backup, dir: &Path, out: &Output) -> Resu
     for (name, digits) in &backup.small {
         write(&dir.join(name), &unhex(digits)?)?;
     }
-    PosixEnv::new().sync_dir(dir)?;
+    let env = PosixEnv::new();
+    let mut state = backup.state()?;
+    if !state.deferred.is_empty() {
+        // The objects are those of the database that was backed up.
+        state.deferred.clear();
+        create_manifest(&env, dir, &state)?;
+    }
+    env.sync_dir(dir)?;
     Ok(bytes)
 }
 
@@ -40,6 +47,7 @@ pub fn tables(
 ) -> Result<u64> {
     let env: Arc<dyn Env> = Arc::new(PosixEnv::new());
     let mut state = backup.state()?;
+    state.deferred.clear();
     let gone = keep_only(&mut state, backup, tables);
     let files = backup.files.iter();
     let files: Vec<&StoredFile> = files

@@ -85,6 +85,18 @@ fn a_job_is_given_up_until_its_inputs_change() {
     assert!(!running.is_given_up(&bad));
 }
 
+/// Each attempt waits for the store, and there are many such jobs.
+#[test]
+fn a_job_is_given_up_at_once_if_the_object_store_does_not_answer() {
+    let mut running = RunningJobs::default();
+    let remote = job(5, &[(4, 1, 0, 9)]);
+    let error = Error::new(ErrorKind::Unreachable, "out");
+    assert_eq!(running.failed(&remote, &error), ATTEMPTS_MAX);
+    assert!(running.is_given_up(&remote));
+    running.succeeded(&remote);
+    assert!(!running.is_given_up(&remote));
+}
+
 /// The time for which a job is given up doubles with each failure up to ten minutes.
 #[test]
 fn a_job_is_given_up_for_a_time() {

@@ -75,7 +75,8 @@ impl BackgroundWork {
         if failures < ATTEMPTS_MAX {
             return None;
         }
-        if failures == ATTEMPTS_MAX {
+        // The mover reports a store that is out; else each job would.
+        if failures == ATTEMPTS_MAX && !error.is_unreachable() {
             let message = format!(
                 "a compaction of {} files into level {} fails again and again, and is tried less often from now on: {error}",
                 job.files().count(),
@@ -191,7 +192,7 @@ impl BackgroundWork {
     /// file that the error names can be read, the bytes may have been damaged on their way from the
     /// device. So it counts as damaged only if this was the last attempt at the job.
     fn damaged_input(&self, job: &Job, error: &Error, last_attempt: bool) -> Option<DamagedFile> {
-        if job.kind != JobKind::Compact {
+        if job.kind != JobKind::Compact || *error.kind() == ErrorKind::Unreachable {
             return None;
         }
         if let ErrorKind::Corruption { file, .. } = error.kind()
@@ -242,10 +243,11 @@ fn read_whole(file: &FileHandle) -> Result<()> {
 
 /// Reads a whole file of `level`. Returns its damage, if it has any or cannot be read.
 pub(super) fn examine(level: u8, file: &FileHandle) -> Option<DamagedFile> {
-    // A read that found no memory says nothing about the file.
+    // A read that found no memory, or no object store, says nothing about the file.
     let no_memory = ErrorKind::Io { os_errno: ENOMEM };
+    let says_nothing = |kind: &ErrorKind| *kind == no_memory || *kind == ErrorKind::Unreachable;
     let error = read_whole(file).err();
-    let error = error.filter(|error| !is_passing(error) && *error.kind() != no_memory)?;
+    let error = error.filter(|error| !is_passing(error) && !says_nothing(error.kind()))?;
     let unreadable = matches!(error.kind(), ErrorKind::Io { .. } | ErrorKind::NotFound);
     let error = match unreadable {
         true => {

@@ -47,6 +47,19 @@ const ARCHIVE_STEP: Duration = Duration::from_millis(500);
 /// Pause between two looks at the memory of open files, while nobody asks for one.
 const PINS_STEP: Duration = Duration::from_millis(500);
 
+/// Pause of the collection of blobs after the object store did not answer.
+const BLOB_PAUSE: Duration = Duration::from_secs(60);
+
+/// Pause between two searches for files to move to or from the object store.
+const TIER_STEP: Duration = Duration::from_secs(1);
+
+/// Pause after a file could not be moved.
+const TIER_RETRY: Duration = Duration::from_secs(5);
+
+/// Pause after the disk had no room for a file that comes back. Owners of stores beat in each step,
+/// once a minute at least.
+const TIER_FULL: Duration = Duration::from_secs(30);
+
 /// An idle database flushes its active memtable if that has at least this size, in percent of the
 /// size of the tree.
 const IDLE_FLUSH_SHARE: u64 = 1;
@@ -163,12 +176,33 @@ impl BackgroundWork {
                 Ok(true) => {}
                 Ok(false) => self.wait(|_| false, BLOB_STEP),
                 Err(error) if *error.kind() == ErrorKind::Interrupted => {}
+                // The mover reports it.
+                Err(error) if error.is_unreachable() => self.wait(|_| false, BLOB_PAUSE),
                 Err(error) => {
                     if *error.kind() != ErrorKind::Poisoned {
                         let message = format!("collecting the garbage of blobs failed: {error}");
                         self.options.listener.log(Severity::Error, &message);
                     }
                     self.wait(|_| false, RETRY_PAUSE);
+                }
+            }
+        }
+    }
+
+    /// A thread of its own moves files to the object store and back: a store that does not answer
+    /// must hold up nothing else.
+    fn tier_loop(&self) {
+        while !self.stopping.load(Ordering::Acquire) {
+            match self.tier_step() {
+                Ok(true) => {}
+                Ok(false) => self.wait(|_| false, TIER_STEP),
+                Err(error) => {
+                    self.tier_step_failed(&error);
+                    let pause = match error.kind() {
+                        ErrorKind::NoSpace => TIER_FULL,
+                        _ => TIER_RETRY,
+                    };
+                    self.wait(|_| false, pause);
                 }
             }
         }
@@ -338,6 +372,9 @@ impl BackgroundThreads {
         self.add("firn-log", BackgroundWork::log_loop)?;
         self.add("firn-delete", BackgroundWork::delete_loop)?;
         self.add("firn-blobs", BackgroundWork::blob_loop)?;
+        if work.versions.source().store().remote().is_some() {
+            self.add("firn-tier", BackgroundWork::tier_loop)?;
+        }
         if !work.options.ephemeral {
             self.add("firn-pins", BackgroundWork::pins_loop)?;
         }
@@ -365,6 +402,9 @@ impl BackgroundThreads {
         self.work.stopping.store(true, Ordering::Release);
         self.work.blobs.stop_collecting();
         self.work.stall.release();
+        if let Some(remote) = self.work.versions.source().store().remote() {
+            remote.stop();
+        }
         {
             let _signals = self.work.signals.lock();
             self.work.signal.notify_all();

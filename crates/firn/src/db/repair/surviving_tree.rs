@@ -6,7 +6,7 @@ use crate::base::{CounterValue, Error, Result, Seqno};
 use crate::blob::BlobStore;
 use crate::db::read_only::{ReadOnlyDb, ReadOnlyTree};
 use crate::sst::IndexStats;
-use crate::store::{FileKind, file_name};
+use crate::store::{FileKind, OWNER_FILE, file_name};
 use crate::version;
 use crate::wal::{self, Gtid, LogStart};
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +36,8 @@ impl SurvivingTree {
     /// edits as are intact. Reports each loss to `lost`.
     ///
     /// # Errors
-    /// `Io` of the file system; `Unsupported` for newer formats.
+    /// `Io` of the file system; `Unsupported` for newer formats, and if files are, or may be, in an
+    /// object store.
     pub(super) fn of(
         damaged_db: &ReadOnlyDb,
         repaired: &mut Repaired,
@@ -73,6 +74,14 @@ impl SurvivingTree {
             }
             Err(error) if error.is_corruption() => {}
             Err(error) => return Err(error),
+        }
+        let owner_file = damaged_db.dir().join(OWNER_FILE);
+        if damaged_db.env().exists(&owner_file)? {
+            return Err(Error::unsupported(format!(
+                "the manifest is damaged, and the database has used an object store: files there could not be told \
+                 from missing ones. If all files were in the data directory, remove {} first",
+                owner_file.display()
+            )));
         }
         let note = "the manifest is damaged: rows that were changed or deleted shortly before may be older than they \
                     were";

@@ -19,6 +19,10 @@ pub(super) enum BlockSource {
     File,
 }
 
+/// How often bytes of a remote file are read again that have failed their check: they may have been
+/// damaged in the local copy, or on their way.
+pub(crate) const REREADS_MAX: u32 = 3;
+
 /// Blocks of a scan that are asked for together.
 const BATCH_MAX: usize = 32;
 
@@ -79,13 +83,14 @@ impl BlockWindow<'_> {
 }
 
 fn is_io(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Io { .. })
+    matches!(error.kind(), ErrorKind::Io { .. } | ErrorKind::Unreachable)
 }
 
 impl SstReader {
     /// Calls `read` for a block that may come from anywhere. If the memory pool takes part in reads
     /// of this class and `read` fails, calls it once more for the block in the file: only what the
-    /// file has is damage.
+    /// file has is damage. Of a remote file, only what the store has is damage: if the bytes may
+    /// have come from a local copy, they are read again.
     pub(super) fn read_from_any<T>(
         &self,
         class: ReadClass,
@@ -93,10 +98,23 @@ impl SstReader {
     ) -> Result<T> {
         // Asked first: the pool may be switched off while the read goes on.
         let is_pooled = self.file.is_pooled(class);
-        match read(BlockSource::Any) {
+        let mut done = match read(BlockSource::Any) {
             Err(error) if !is_io(&error) && is_pooled => read(BlockSource::File),
             done => done,
+        };
+        for _ in 0..REREADS_MAX {
+            match &done {
+                Err(error) if self.distrusts(error) => done = read(BlockSource::File),
+                _ => break,
+            }
         }
+        done
+    }
+
+    /// Whether bytes that have failed with `error` may have come from a local copy of a remote
+    /// file. Then the copy is dropped, and reading them again asks the store.
+    pub(in crate::sst) fn distrusts(&self, error: &Error) -> bool {
+        error.is_corruption() && self.file().distrust()
     }
 
     /// Fills `stored` with the block at `handle`.

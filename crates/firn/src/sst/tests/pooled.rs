@@ -43,7 +43,10 @@ impl Pooled {
     fn open_as(&self, checksum: u64) -> Arc<SstReader> {
         let cache = Arc::new(SstBlockCache::new(16 << 20));
         cache.set_room(16 << 20, 0);
-        let file = self.store.open_blocks(FILE_ID, checksum).unwrap();
+        let file = self
+            .store
+            .open_blocks(FILE_ID, checksum, &Arc::default())
+            .unwrap();
         SstReader::open_at(file, FILE_ID, NAME.into(), cache, OpenHints::default()).unwrap()
     }
 

@@ -5,7 +5,8 @@ use crate::base::{Error, Result};
 use crate::version::file_handle::FileFate;
 use crate::version::manifest::{ManifestWriter, ROOM};
 use crate::version::tree::NextVersion;
-use crate::version::{Edit, FileHandle, Version};
+use crate::version::{DeferredDeletion, Edit, FileHandle, FileLocation, PlacedFile, Version};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -22,7 +23,7 @@ pub(super) const LEFT_BY_ADDITIONS: u64 = ROOM / 4;
 pub(super) const FILE_BYTES: u64 = ROOM / 4;
 
 /// Why an edit failed, and whether it may still take effect at a restart.
-enum ApplyFailure {
+pub(super) enum ApplyFailure {
     NoEffect(Error),
     Unknown(Error),
 }
@@ -49,6 +50,7 @@ impl VersionSet {
     /// As [`Self::apply`].
     pub fn apply_open(&self, mut edit: Edit, open: &[Arc<FileHandle>]) -> Result<Arc<Version>> {
         let mut inner = self.inner.lock();
+        keep_places(&inner, &mut edit);
         match self.commit(&mut inner, &mut edit, open) {
             Ok(version) => Ok(version),
             Err(failure) => {
@@ -73,7 +75,7 @@ impl VersionSet {
         }
     }
 
-    fn commit(
+    pub(super) fn commit(
         &self,
         inner: &mut Inner,
         edit: &mut Edit,
@@ -197,8 +199,35 @@ impl VersionSet {
         // file is put on the list of files to delete. `gone` holds a handle of each, so none is
         // dropped before it is marked, even if no version has it any more.
         let gone = next.gone.iter().map(|(_, file)| file);
-        gone.filter(|file| !inner.state.files.contains_key(&file.file_id))
-            .for_each(|file| file.mark_obsolete(end));
+        let left = |file: &&Arc<FileHandle>| {
+            let stays = inner.state.files.get(&file.file_id);
+            stays.is_none_or(|placed| placed.meta.location != file.location)
+        };
+        gone.filter(left).for_each(|file| file.mark_obsolete(end));
         self.current()
+    }
+}
+
+/// Lets the files of the state stay where they are, whatever place `edit` says: a job may have been
+/// chosen before a file was relocated. The objects of remote files that leave the tree are to be
+/// deleted.
+fn keep_places(inner: &Inner, edit: &mut Edit) {
+    let files = &inner.state.files;
+    for (.., meta) in &mut edit.added {
+        if let Some(placed) = files.get(&meta.file_id) {
+            meta.location = placed.meta.location;
+        }
+    }
+    let is_remote = |placed: &PlacedFile| placed.meta.location == FileLocation::ObjectStore;
+    let mut removed = edit.removed.iter();
+    if !removed.any(|(_, id)| files.get(id).is_some_and(is_remote)) {
+        return;
+    }
+    let added: HashSet<u64> = edit.added.iter().map(|(.., meta)| meta.file_id).collect();
+    for (_, id) in &edit.removed {
+        if files.get(id).is_some_and(is_remote) && !added.contains(id) {
+            let deletion = DeferredDeletion::of_object(*id, inner.state.epoch());
+            edit.deferred.push(deletion);
+        }
     }
 }

@@ -6,6 +6,7 @@ use crate::base::pause_points::{self, PausePoint};
 use crate::base::{ErrorKind, Result};
 use crate::store::{FileKind, parse_file_name};
 use crate::version::manifest::parse_manifest_name;
+use crate::version::{FileLocation, PlacedFile};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -101,9 +102,8 @@ impl VersionSet {
                 continue;
             }
             match source.store().remove(id) {
-                Ok(()) => {}
-                Err(e) if *e.kind() == ErrorKind::NotFound => {}
-                Err(_) => source.put_obsolete(id, 0),
+                Err(e) if *e.kind() != ErrorKind::NotFound => source.put_obsolete(id, 0),
+                _ => source.forget_local_copy(id),
             }
         }
     }
@@ -188,11 +188,13 @@ impl VersionSet {
             source.take_obsolete(&mut unheld)
         } {
             match source.store().remove(id) {
-                Ok(()) => deleted += 1,
-                Err(e) if *e.kind() == ErrorKind::NotFound => {}
-                Err(e) => {
+                Err(e) if *e.kind() != ErrorKind::NotFound => {
                     failed.push((id, size));
                     first.get_or_insert(e);
+                }
+                removed => {
+                    deleted += usize::from(removed.is_ok());
+                    source.forget_local_copy(id);
                 }
             }
         }
@@ -225,8 +227,18 @@ impl VersionSet {
         let old_manifests = std::mem::take(&mut self.found.lock().manifests);
         let inner = self.inner.lock();
         let live = &inner.state.files;
+        let is_local = |placed: &PlacedFile| placed.meta.location == FileLocation::Local;
+        // Even if they stay: a new file of such a name would change what others may have linked.
+        let is_remote = |id: &&u64| live.get(*id).is_some_and(|placed| !is_local(placed));
+        for id in on_disk.iter().filter(is_remote) {
+            self.ctx.source.add_local_copy(*id);
+        }
         let present: HashSet<u64> = on_disk.iter().copied().collect();
-        let missing: Vec<_> = live.keys().filter(|id| !present.contains(id)).collect();
+        let local = live.iter().filter(|(_, placed)| is_local(placed));
+        let missing: Vec<_> = local
+            .map(|(id, _)| id)
+            .filter(|id| !present.contains(id))
+            .collect();
         if !missing.is_empty() {
             // Files of the tree are missing, and nobody knows why. Remove no stray files: a repair
             // may need them.
@@ -241,7 +253,7 @@ impl VersionSet {
         let strays: Vec<u64> = on_disk
             .iter()
             .copied()
-            .filter(|id| !live.contains_key(id) && !keep.contains(id))
+            .filter(|id| !live.get(id).is_some_and(is_local) && !keep.contains(id))
             .collect();
         if !strays.is_empty() {
             let what = format!(

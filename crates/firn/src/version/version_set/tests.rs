@@ -15,6 +15,7 @@ use std::sync::atomic::AtomicBool;
 
 mod epoch;
 mod faults;
+mod relocation;
 mod rewrite;
 
 fn context(env: Arc<dyn Env>, dir: &Path) -> VersionSetContext {

@@ -1,0 +1,362 @@
+//! The object store of a database: its files, its cache, its uploads.
+
+use crate::env_files::EnvFiles;
+use crate::errors;
+use crate::file::RemoteFile;
+use crate::identity::{IdentifiedStore, OpenStore};
+use crate::names::{SSTS, object_name, objects_of, parse_object_name};
+use crate::owner::OwnerFile;
+use crate::pieces::Pieces;
+use firn::base::epoch::DatabaseId;
+use firn::base::{Error, ErrorKind, Result};
+use firn::env::{Env, ReadClass, ReadFile};
+use firn::store::{FileId, FileKind, RemoteFiles, RemoteSst, file_name};
+use firn_objects::{
+    CacheStats, Clock, Deadlines, Ended, FileCache, FileTraits, Files, HealthState, HealthStats,
+    Jobs, ObjectInfo, ObjectStore, Outcome, Retrying, Upload, UploadStats, Uploads, for_each_page,
+};
+use openssl::sha::Sha256;
+use parking_lot::Mutex;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use xxhash_rust::xxh3::Xxh3;
+
+/// How often an upload that is waited for looks whether the database stops.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// An upload that fails again and again for so long is given up for this time, microseconds.
+const PATIENCE_US: u64 = 60_000_000;
+
+/// A local file is read in pieces of this size, bytes.
+const PIECE_BYTES: u64 = 1 << 20;
+
+/// What a cold store is made of.
+pub struct ColdStoreParts {
+    /// How errors and reports call the store: its URL.
+    pub name: String,
+    /// Opens the store, which makes each request once.
+    pub store: OpenStore,
+    /// The file that says whether the store belongs to this directory.
+    pub owner_file: OwnerFile,
+    /// The clock of retries.
+    pub clock: Arc<dyn Clock>,
+    /// How long requests are tried again.
+    pub deadlines: Deadlines,
+    /// The environment of the database, which has the files to upload.
+    pub env: Arc<dyn Env>,
+    /// Files of the cache.
+    pub cache_files: Arc<dyn Files>,
+    /// Directory of the cache, which nobody else uses; created if missing.
+    pub cache_dir: PathBuf,
+    /// Bytes that the cache may keep.
+    pub cache_bytes: u64,
+    /// Threads of reads ahead.
+    pub read_jobs: Arc<dyn Jobs>,
+    /// Threads of uploads.
+    pub upload_jobs: Arc<dyn Jobs>,
+}
+
+/// Figures of a cold store.
+#[derive(Debug, Clone)]
+pub struct ColdStoreStats {
+    /// The file cache, once it is open.
+    pub cache: Option<CacheStats>,
+    /// The uploads.
+    pub uploads: UploadStats,
+    /// The store.
+    pub health: HealthStats,
+}
+
+/// See the module.
+pub struct ColdStore {
+    name: Arc<str>,
+    identified: Arc<IdentifiedStore>,
+    store: Retrying,
+    env: Arc<dyn Env>,
+    clock: Arc<dyn Clock>,
+    cache: LazyCache,
+    uploads: Uploads,
+    pieces: Arc<Pieces>,
+}
+
+/// The cache, which is opened when it is needed: the directory belongs to this process by then,
+/// and a database with no file in the store needs no room for it.
+struct LazyCache {
+    dir: PathBuf,
+    bytes: AtomicU64,
+    files: Arc<dyn Files>,
+    store: Arc<dyn ObjectStore>,
+    jobs: Arc<dyn Jobs>,
+    opening: Mutex<()>,
+    opened: OnceLock<FileCache>,
+}
+
+impl LazyCache {
+    fn get(&self) -> Result<&FileCache> {
+        if let Some(cache) = self.opened.get() {
+            return Ok(cache);
+        }
+        let _one = self.opening.lock();
+        if let Some(cache) = self.opened.get() {
+            return Ok(cache);
+        }
+        let failed = |error: &dyn Display| {
+            let what = format!("the cache of files of the object store: {error}");
+            Error::new(ErrorKind::Io { os_errno: 0 }, what)
+        };
+        let made = self.files.create_directory(&self.dir);
+        made.map_err(|error| failed(&format_args!("{}: {error}", self.dir.display())))?;
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        let (files, store, jobs) = (&self.files, &self.store, &self.jobs);
+        let opened = FileCache::open(
+            self.dir.clone(),
+            bytes,
+            Arc::clone(files),
+            Arc::clone(store),
+            Arc::clone(jobs),
+        );
+        let opened = opened.map_err(|error| failed(&error))?;
+        let cache = self.opened.get_or_init(|| opened);
+        // The size may have changed meanwhile.
+        cache.set_bytes_max(self.bytes.load(Ordering::Relaxed));
+        Ok(cache)
+    }
+}
+
+impl ColdStore {
+    /// Asks nothing of the store, and leaves the cache alone before the first read.
+    pub fn new(parts: ColdStoreParts) -> Arc<Self> {
+        let identified =
+            IdentifiedStore::new(parts.store, parts.owner_file, Arc::clone(&parts.clock));
+        let identified = Arc::new(identified);
+        let clock = Arc::clone(&parts.clock);
+        let store: Arc<dyn ObjectStore> = Arc::<IdentifiedStore>::clone(&identified);
+        let store = Retrying::new(store, Arc::clone(&parts.clock), parts.deadlines);
+        let cache = LazyCache {
+            dir: parts.cache_dir,
+            bytes: AtomicU64::new(parts.cache_bytes),
+            files: parts.cache_files,
+            store: Arc::new(store.clone()),
+            jobs: parts.read_jobs,
+            opening: Mutex::default(),
+            opened: OnceLock::new(),
+        };
+        let files = Arc::new(EnvFiles(Arc::clone(&parts.env)));
+        let uploads = Uploads::new(&store, files, parts.clock, parts.upload_jobs);
+        Arc::new(Self {
+            name: parts.name.into(),
+            identified,
+            store,
+            env: parts.env,
+            clock,
+            cache,
+            uploads,
+            pieces: Arc::default(),
+        })
+    }
+
+    /// Changes how many bytes the cache may keep.
+    pub fn set_cache_bytes(&self, bytes: u64) {
+        self.cache.bytes.store(bytes, Ordering::Relaxed);
+        if let Some(cache) = self.cache.opened.get() {
+            cache.set_bytes_max(bytes);
+        }
+    }
+
+    /// Figures.
+    pub fn stats(&self) -> ColdStoreStats {
+        ColdStoreStats {
+            cache: self.cache.opened.get().map(FileCache::stats),
+            uploads: self.uploads.stats(),
+            health: self.store.stats(),
+        }
+    }
+
+    fn failed(&self, error: &firn_objects::Error) -> Error {
+        errors::of_request(&self.name, error)
+    }
+
+    /// Waits for the end of an upload.
+    fn ended(&self, name: &str, stopping: &AtomicBool, upload: Upload) -> Result<[u8; 32]> {
+        let begun_us = self.clock.now_us();
+        let retries = self.uploads.stats().retries;
+        let ticket = self.uploads.enqueue(upload);
+        let ticket = ticket.map_err(|error| self.failed(&error))?;
+        let mut failure = None;
+        while !self.uploads.wait_for(ticket, LOOK) {
+            self.beat();
+            if stopping.load(Ordering::Relaxed) {
+                self.uploads.abort(ticket);
+                return Err(Error::new(ErrorKind::Interrupted, "the database stops"));
+            }
+            let stats = self.uploads.stats();
+            let lasts = self.clock.now_us() - begun_us >= PATIENCE_US;
+            if lasts && stats.retries > retries && failure.is_none() {
+                failure = stats.last_error;
+                self.uploads.abort(ticket);
+            }
+        }
+        let mut ended = self.uploads.take_ended().into_iter();
+        match ended.rfind(|ended| ended.ticket == ticket) {
+            Some(Ended {
+                outcome: Outcome::Stored { sha256 },
+                ..
+            }) => Ok(sha256),
+            Some(Ended {
+                outcome: Outcome::Failed(error),
+                ..
+            }) => {
+                let what = format!("{name} cannot be uploaded: {error}");
+                Err(Error::new(ErrorKind::Io { os_errno: 0 }, what))
+            }
+            _ if failure.is_some() => {
+                let failure = failure.unwrap_or_default();
+                let what = format!("{}: {name} cannot be uploaded: {failure}", self.name);
+                Err(Error::new(ErrorKind::Unreachable, what))
+            }
+            _ => {
+                let what = format!("the upload of {name} was aborted");
+                Err(Error::new(ErrorKind::Interrupted, what))
+            }
+        }
+    }
+
+    /// The two checksums of a local file: that of the store and that of the manifest.
+    fn sums(&self, path: &Path, bytes: u64) -> Result<([u8; 32], u64)> {
+        let file = self.env.open(path)?;
+        let (mut sha, mut xxh, mut piece) = (Sha256::new(), Xxh3::new(), Vec::new());
+        for offset in (0..bytes).step_by(PIECE_BYTES as usize) {
+            piece.resize(PIECE_BYTES.min(bytes - offset) as usize, 0);
+            file.read_exact_at(ReadClass::Compaction, offset, &mut piece)?;
+            sha.update(&piece);
+            xxh.update(&piece);
+        }
+        Ok((sha.finish(), xxh.digest()))
+    }
+}
+
+impl RemoteFiles for ColdStore {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn belongs_to(&self, database: DatabaseId, names_objects: bool) {
+        self.identified.belongs_to(database, names_objects);
+    }
+
+    fn open(&self, file: &RemoteSst) -> Result<Arc<dyn ReadFile>> {
+        let traits = FileTraits {
+            bytes: file.bytes,
+            tail_bytes: file.tail_bytes,
+            is_hot: false,
+        };
+        let cached = self
+            .cache
+            .get()?
+            .file(&object_name(file.id, file.checksum), traits);
+        Ok(Arc::new(RemoteFile::new(
+            file_name(FileKind::Sst, file.id),
+            Arc::clone(&self.name),
+            cached.map_err(|error| self.failed(&error))?,
+            Arc::new(self.store.clone()),
+            Arc::clone(&self.pieces),
+        )))
+    }
+
+    fn upload(&self, file: &RemoteSst, path: &Path, stopping: &AtomicBool) -> Result<()> {
+        let name = file_name(FileKind::Sst, file.id);
+        // Whether the store is ours is an error at once. The upload itself is tried again.
+        let prepared = self.identified.prepare();
+        prepared.map_err(|error| self.failed(&error))?;
+        let object = object_name(file.id, file.checksum);
+        let upload = Upload {
+            name: object.clone(),
+            path: path.to_owned(),
+            bytes: file.bytes,
+        };
+        let stored = self.ended(&name, stopping, upload)?;
+        let (sha256, checksum) = self.sums(path, file.bytes)?;
+        if checksum != file.checksum {
+            let what = "the file has another checksum than the manifest says: it stays here";
+            return Err(Error::corruption(name, 0, what));
+        }
+        if stored != sha256 {
+            let what = format!("{}: {name} was not stored as it is", self.name);
+            return Err(Error::new(ErrorKind::Unreachable, what));
+        }
+        // The bytes may have gone into a directory that is not mounted any more.
+        let confirmed = self.identified.check_owner();
+        confirmed.map_err(|error| self.failed(&error))?;
+        let found = self.store.head(&object);
+        let found = found.map_err(|error| self.failed(&error))?;
+        if found.bytes != file.bytes {
+            let what = format!("{}: {name} was not stored whole", self.name);
+            return Err(Error::new(ErrorKind::Unreachable, what));
+        }
+        Ok(())
+    }
+
+    fn release(&self, file: &RemoteSst) {
+        self.uploads.release(&object_name(file.id, file.checksum));
+    }
+
+    fn delete(&self, id: FileId) -> Result<()> {
+        // The list of a directory that is not mounted any more is empty.
+        let checked = self.identified.change().map(|_| ());
+        checked.map_err(|error| self.failed(&error))?;
+        let prefix = objects_of(id);
+        let mut names = Vec::new();
+        let listed = for_each_page(
+            |token| self.store.list_page(&prefix, token),
+            |object: ObjectInfo| names.push(object.name),
+        );
+        listed.map_err(|error| self.failed(&error))?;
+        names.retain(|name| parse_object_name(name).is_some_and(|(found, _)| found == id));
+        for name in names {
+            let deleted = self.store.delete(&name);
+            deleted.map_err(|error| self.failed(&error))?;
+            if let Some(cache) = self.cache.opened.get() {
+                cache.forget(&name);
+            }
+            self.pieces.forget(&name);
+        }
+        Ok(())
+    }
+
+    fn beat(&self) {
+        // Another beat follows. Each change finds out by itself whether this is still the owner.
+        let _ = self.identified.beat();
+    }
+
+    fn stop(&self) {
+        self.uploads.close();
+        // A store that does not answer must not hold up the close.
+        if self.store.health() == HealthState::Up {
+            let _ = self.identified.leave();
+        }
+        self.store.close();
+    }
+
+    fn sweep(&self, is_named: &dyn Fn(FileId, u64) -> bool) -> Result<u64> {
+        let is_named = |name: &str| {
+            parse_object_name(name).is_none_or(|(id, checksum)| is_named(id, checksum))
+        };
+        let cache = self.cache.get()?;
+        for name in cache.names() {
+            if !is_named(&name) {
+                cache.forget(&name);
+            }
+        }
+        let failed = |error: firn_objects::Error| self.failed(&error);
+        if !self.identified.is_taken().map_err(failed)? {
+            return Ok(0);
+        }
+        let prepared = self.identified.change().map(|_| ());
+        prepared.map_err(failed)?;
+        let swept = self.uploads.sweep(SSTS, &is_named).map_err(failed)?;
+        Ok(swept.objects.len() as u64)
+    }
+}

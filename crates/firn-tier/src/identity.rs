@@ -1,0 +1,401 @@
+//! Whose store it is: the object `db` has the id of the database.
+//!
+//! A URL with a slip of the pen may lead to the files of another database. Their ids are the same
+//! numbers, and blocks have no name of their database, so reads would return that one's rows. So
+//! the first request of a process reads `db` first, and the first upload creates it. Before its
+//! first change a process becomes the owner, unless another copy is: see [`crate::owner`]. A
+//! database that has files in a store never takes an empty one for it.
+
+use crate::names::{IDENTITY, OWNER};
+use crate::owner::{OwnerFile, refused};
+use bytes::Bytes;
+use firn::base::epoch::DatabaseId;
+use firn_objects::{
+    Clock, Error, ErrorKind, ObjectInfo, ObjectStore, Page, PartTag, PutNew, Result, UploadId,
+    UploadInfo,
+};
+use parking_lot::Mutex;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// A store that answers only if it belongs to the database.
+pub struct IdentifiedStore {
+    open: OpenStore,
+    store: OnceLock<Arc<dyn ObjectStore>>,
+    /// The database, and whether its manifest names objects.
+    database: OnceLock<(DatabaseId, bool)>,
+    owner_file: OwnerFile,
+    clock: Arc<dyn Clock>,
+    /// The token of this process.
+    token: String,
+    ownership: Mutex<Ownership>,
+    is_ours: AtomicBool,
+    /// Another copy has become the owner.
+    is_lost: AtomicBool,
+}
+
+/// How the object of the owner begins, and what an owner says that has closed.
+const OWNER_HEAD: &str = "firn owner ";
+/// See [`OWNER_HEAD`].
+const GONE: &str = "gone";
+
+/// How often an owner shows that it lives, microseconds.
+const BEAT_US: u64 = 60_000_000;
+/// How long an owner must be silent before another process of its directory becomes the owner,
+/// microseconds.
+const SILENT_US: u64 = 120_000_000;
+
+/// What the object of the owner says.
+struct FoundOwner {
+    token: String,
+    is_gone: bool,
+    text: String,
+}
+
+/// What this process knows of the owner.
+#[derive(Default)]
+struct Ownership {
+    /// The tokens of this process and earlier ones; none until this process is the owner.
+    tokens: Vec<String>,
+    /// How often, and when last, this owner has shown that it lives.
+    beats: u64,
+    beaten_us: u64,
+    /// What another owner said, and since when it says that.
+    watched: Option<(String, u64)>,
+}
+
+impl Ownership {
+    fn await_silence(&mut self, found: &FoundOwner, now_us: u64) -> Result<()> {
+        match &self.watched {
+            Some((text, since_us)) if *text == found.text => {
+                if now_us.saturating_sub(*since_us) >= SILENT_US {
+                    return Ok(());
+                }
+            }
+            _ => self.watched = Some((found.text.clone(), now_us)),
+        }
+        let text = "its owner was not closed and may still live: nothing is changed before it has been silent for two \
+                    minutes";
+        Err(Error::new(ErrorKind::Refused, text))
+    }
+}
+
+fn taken_over() -> Error {
+    refused("it has taken the store over")
+}
+
+/// Opens the store. It may be called again if it fails: a shared directory may not be mounted yet
+/// when the database opens.
+pub type OpenStore = Box<dyn Fn() -> Result<Arc<dyn ObjectStore>> + Send + Sync>;
+
+fn nobodys() -> Error {
+    let text = "no database has files there; is it the right store, and is it mounted?";
+    Error::new(ErrorKind::Invalid, text)
+}
+
+/// Whose a store is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Ours,
+    Nobody,
+}
+
+impl IdentifiedStore {
+    pub fn new(open: OpenStore, owner_file: OwnerFile, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            open,
+            store: OnceLock::new(),
+            database: OnceLock::new(),
+            owner_file,
+            token: format!("{:016x}{:016x}", clock.random(), clock.random()),
+            clock,
+            ownership: Mutex::default(),
+            is_ours: AtomicBool::new(false),
+            is_lost: AtomicBool::new(false),
+        }
+    }
+
+    /// Tells whose the store must be, and whether the database names objects, which are there then.
+    pub fn belongs_to(&self, database: DatabaseId, names_objects: bool) {
+        // A second call comes from a second open with the same store, which no caller makes.
+        let _ = self.database.set((database, names_objects));
+    }
+
+    /// Whether the store has an identity. It is that of this database then.
+    pub fn is_taken(&self) -> Result<bool> {
+        Ok(self.owner()? == Owner::Ours)
+    }
+
+    /// The store, which is opened if necessary.
+    fn store(&self) -> Result<&dyn ObjectStore> {
+        if let Some(store) = self.store.get() {
+            return Ok(&**store);
+        }
+        let opened = (self.open)().map_err(|error| match error.kind() {
+            // What is missing is the store, not an object.
+            ErrorKind::Absent => Error::new(ErrorKind::Unreachable, error.to_string()),
+            _ => error,
+        })?;
+        Ok(&**self.store.get_or_init(|| opened))
+    }
+
+    /// Whose the store is, as it has said once.
+    fn owner(&self) -> Result<Owner> {
+        if self.is_ours.load(Ordering::Acquire) {
+            return Ok(Owner::Ours);
+        }
+        self.identity()
+    }
+
+    /// Whose the store is, as it says now.
+    fn identity(&self) -> Result<Owner> {
+        match self.store()?.get(IDENTITY) {
+            Ok(found) if found == self.text()? => {
+                self.is_ours.store(true, Ordering::Release);
+                Ok(Owner::Ours)
+            }
+            Ok(found) => {
+                let found = String::from_utf8_lossy(&found[..found.len().min(100)]).into_owned();
+                let text = format!("it belongs to another database: {}", found.trim_end());
+                Err(Error::new(ErrorKind::Invalid, text))
+            }
+            Err(error) if error.kind() == ErrorKind::Absent => Ok(Owner::Nobody),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The object of the owner: its token, and what it says of itself.
+    fn found_owner(&self) -> Result<Option<FoundOwner>> {
+        match self.store()?.get(OWNER) {
+            Ok(found) => {
+                let text = String::from_utf8_lossy(&found).into_owned();
+                let rest = text.strip_prefix(OWNER_HEAD).unwrap_or(&text).trim_end();
+                let (token, state) = rest.split_once(' ').unwrap_or((rest, ""));
+                Ok(Some(FoundOwner {
+                    token: token.to_owned(),
+                    is_gone: state == GONE,
+                    text,
+                }))
+            }
+            Err(error) if error.kind() == ErrorKind::Absent => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes this process the owner, if the owner so far is none, or was a process of this
+    /// directory.
+    fn become_owner(&self) -> Result<()> {
+        let mut ownership = self.ownership.lock();
+        if !ownership.tokens.is_empty() {
+            return Ok(());
+        }
+        let known = self.owner_file.known()?;
+        let found = self.found_owner()?;
+        if let Some(found) = &found
+            && found.token != self.token
+        {
+            if !known.tokens.contains(&found.token) {
+                let why = known.copied.as_deref();
+                return Err(refused(why.unwrap_or("a copy has used the store since")));
+            }
+            if !found.is_gone {
+                ownership.await_silence(found, self.clock.now_us())?;
+            }
+        }
+        // Durable before the store has it. A put that fails now may be executed later.
+        let all = [self.token.clone()].into_iter();
+        let all = all
+            .chain(found.map(|found| found.token))
+            .chain(known.tokens);
+        let tokens = self.owner_file.write(all)?;
+        self.put_owner("0")?;
+        ownership.tokens = tokens;
+        ownership.beaten_us = self.clock.now_us();
+        Ok(())
+    }
+
+    fn put_owner(&self, state: &str) -> Result<()> {
+        let text = format!("{OWNER_HEAD}{} {state}\n", self.token);
+        self.store()?.put(OWNER, Bytes::from(text))
+    }
+
+    /// Learns whether this process is still the owner. Once another one is, all changes are
+    /// refused. Without an owner, the store may come back: as a directory that is not mounted.
+    pub fn check_owner(&self) -> Result<()> {
+        let Some(found) = self.found_owner()? else {
+            let text = format!("its object {OWNER} is gone: is it the right store?");
+            return Err(Error::new(ErrorKind::Invalid, text));
+        };
+        if !self.ownership.lock().tokens.contains(&found.token) {
+            self.is_lost.store(true, Ordering::Release);
+            return Err(taken_over());
+        }
+        Ok(())
+    }
+
+    /// Shows that the owner lives, if this process is the owner and it is time.
+    pub fn beat(&self) -> Result<()> {
+        if !self.is_beat_due() || self.is_lost.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.check_owner()?;
+        self.put_beat()
+    }
+
+    fn is_beat_due(&self) -> bool {
+        let ownership = self.ownership.lock();
+        let silent_us = self.clock.now_us().saturating_sub(ownership.beaten_us);
+        !ownership.tokens.is_empty() && silent_us >= BEAT_US
+    }
+
+    fn put_beat(&self) -> Result<()> {
+        let beats = self.ownership.lock().beats + 1;
+        let now_us = self.clock.now_us();
+        self.put_owner(&beats.to_string())?;
+        let mut ownership = self.ownership.lock();
+        (ownership.beaten_us, ownership.beats) = (now_us, beats);
+        Ok(())
+    }
+
+    /// Says that the owner is gone, if this process is the owner: the next one need not wait.
+    pub fn leave(&self) -> Result<()> {
+        if self.ownership.lock().tokens.is_empty() || self.is_lost.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.check_owner()?;
+        self.put_owner(GONE)
+    }
+
+    /// An answer to a read. An object that is gone is damage only if the store is still ours: a
+    /// directory may not be mounted any more, and another owner may have deleted the object.
+    fn answer<T>(&self, answer: Result<T>) -> Result<T> {
+        if !matches!(&answer, Err(error) if error.kind() == ErrorKind::Absent) {
+            return answer;
+        }
+        if self.identity()? == Owner::Nobody {
+            return Err(nobodys());
+        }
+        if let Some(found) = self.found_owner()? {
+            let ours = self.ownership.lock().tokens.contains(&found.token);
+            if !ours && !self.owner_file.known()?.tokens.contains(&found.token) {
+                return Err(taken_over());
+            }
+        }
+        answer
+    }
+
+    fn named(&self) -> Result<(DatabaseId, bool)> {
+        self.database.get().copied().ok_or_else(|| {
+            let text = "a request before the database was identified";
+            Error::new(ErrorKind::Invalid, text)
+        })
+    }
+
+    fn text(&self) -> Result<Bytes> {
+        let (database, _) = self.named()?;
+        Ok(Bytes::from(format!("firn database {database}\n")))
+    }
+
+    /// Before a request that stores nothing.
+    fn ask(&self) -> Result<&dyn ObjectStore> {
+        match self.owner()? {
+            Owner::Ours => self.store(),
+            Owner::Nobody => Err(nobodys()),
+        }
+    }
+
+    /// Before a request that changes what the store has.
+    pub fn change(&self) -> Result<&dyn ObjectStore> {
+        if self.is_lost.load(Ordering::Acquire) {
+            return Err(taken_over());
+        }
+        let store = self.ask()?;
+        self.become_owner()?;
+        self.check_owner()?;
+        if self.is_beat_due() {
+            // The next change, or the next step, does it again.
+            let _ = self.put_beat();
+        }
+        Ok(store)
+    }
+
+    /// Makes the store that of this database, and this process the owner, if they are not yet.
+    pub fn prepare(&self) -> Result<()> {
+        self.claim().map(|_| ())
+    }
+
+    /// Before a request that stores something.
+    fn claim(&self) -> Result<&dyn ObjectStore> {
+        if self.owner()? == Owner::Nobody {
+            // A directory that is not mounted looks like a new store, and so does a store that was
+            // emptied.
+            if self.named()?.1 {
+                return Err(nobodys());
+            }
+            // Whoever has created it meanwhile is found by the next look.
+            self.store()?.put_new(IDENTITY, self.text()?)?;
+        }
+        self.change()
+    }
+}
+
+impl ObjectStore for IdentifiedStore {
+    fn put(&self, name: &str, bytes: Bytes) -> Result<()> {
+        self.claim()?.put(name, bytes)
+    }
+
+    fn put_new(&self, name: &str, bytes: Bytes) -> Result<PutNew> {
+        self.claim()?.put_new(name, bytes)
+    }
+
+    fn get(&self, name: &str) -> Result<Bytes> {
+        self.answer(self.ask()?.get(name))
+    }
+
+    fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes> {
+        self.answer(self.ask()?.get_range(name, range))
+    }
+
+    fn get_ranges(&self, name: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        self.answer(self.ask()?.get_ranges(name, ranges))
+    }
+
+    fn head(&self, name: &str) -> Result<ObjectInfo> {
+        self.ask()?.head(name)
+    }
+
+    fn list_page(&self, prefix: &str, token: Option<&str>) -> Result<Page<ObjectInfo>> {
+        self.ask()?.list_page(prefix, token)
+    }
+
+    fn delete(&self, name: &str) -> Result<()> {
+        self.change()?.delete(name)
+    }
+
+    fn begin_upload(&self, name: &str) -> Result<UploadId> {
+        self.claim()?.begin_upload(name)
+    }
+
+    fn put_part(&self, name: &str, id: &UploadId, index: u32, bytes: Bytes) -> Result<PartTag> {
+        self.claim()?.put_part(name, id, index, bytes)
+    }
+
+    fn complete_upload(&self, name: &str, id: &UploadId, parts: &[PartTag]) -> Result<()> {
+        self.claim()?.complete_upload(name, id, parts)
+    }
+
+    fn abort_upload(&self, name: &str, id: &UploadId) -> Result<()> {
+        self.change()?.abort_upload(name, id)
+    }
+
+    fn list_uploads_page(&self, prefix: &str, token: Option<&str>) -> Result<Page<UploadInfo>> {
+        self.ask()?.list_uploads_page(prefix, token)
+    }
+
+    fn close(&self) {
+        if let Some(store) = self.store.get() {
+            store.close();
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Cold files of a database in object stores: implements [`firn::store::RemoteFiles`] with
+//! `firn-objects`.
+//!
+//! | layer | modules |
+//! |---|---|
+//! | 0 | `names`, `errors`, `env_files` |
+//! | 1 | `owner`, `pieces` |
+//! | 2 | `identity`, `file` |
+//! | 3 | `cold_store` |
+
+mod cold_store;
+mod env_files;
+mod errors;
+mod file;
+mod identity;
+mod names;
+mod owner;
+mod pieces;
+
+pub use cold_store::{ColdStore, ColdStoreParts, ColdStoreStats};
+pub use identity::OpenStore;
+pub use names::{IDENTITY, OWNER, object_name, parse_object_name};
+pub use owner::OwnerFile;

@@ -1,0 +1,362 @@
+//! Copies of a data directory, which share the id of the database with the original.
+
+use crate::world::{MINUTE_US, STORE, World};
+use firn::base::options::Tier;
+use firn::base::{Error, ErrorKind};
+use firn_objects::mem::{MemFiles, MemObjects};
+use firn_objects::{Files, ObjectStore, Open};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A closed database with all files of the last level in the store.
+fn original(seed: u64) -> World {
+    let mut world = World::new(seed);
+    world.open();
+    world.load(0..1000, 1);
+    world.set_tier(Tier::Cold);
+    assert!(world.move_all() > 2);
+    world.close();
+    world
+}
+
+/// A copy of its data directory at `place`, with the same store.
+fn copy_of(world: &World, seed: u64, place: &str) -> World {
+    let mut copy = World::new(seed);
+    copy.env = world.env.copy();
+    copy.objects = Arc::clone(&world.objects);
+    copy.rows = world.rows.clone();
+    copy.place = place.to_owned();
+    copy.cache_bytes = 0;
+    copy
+}
+
+fn content(files: &MemFiles) -> Vec<u8> {
+    let file = files.open(Path::new(STORE), Open::Read).unwrap();
+    let mut bytes = vec![0; file.len().unwrap() as usize];
+    file.read_at(&mut bytes, 0).unwrap();
+    bytes
+}
+
+fn set_content(files: &MemFiles, how: Open, bytes: &[u8]) {
+    let file = files.open(Path::new(STORE), how).unwrap();
+    file.set_len(0).unwrap();
+    file.write_at(bytes, 0).unwrap();
+    file.sync().unwrap();
+    files.sync_directory(Path::new("/")).unwrap();
+}
+
+fn is_refused(error: &Error) {
+    assert_eq!(*error.kind(), ErrorKind::Unreachable, "{error}");
+    assert!(error.to_string().contains("another copy"), "{error}");
+}
+
+/// Reads all rows. What the owner has deleted is refused, and nothing else is.
+fn check_reads(world: &World) -> usize {
+    let mut refused = 0;
+    for n in 0..1000 {
+        match world.read(n) {
+            Ok(found) => assert_eq!(found, world.rows.get(&n).copied(), "row {n}"),
+            Err(error) => {
+                is_refused(&error);
+                refused += 1;
+            }
+        }
+    }
+    refused
+}
+
+/// The copy reads what is there, and changes nothing of what the store has.
+fn check_refused(copy: &mut World) {
+    let before = copy.objects.contents();
+    copy.open();
+    if check_reads(copy) > 0 {
+        is_refused(&copy.db().tier_step().unwrap_err());
+        assert_eq!(copy.objects.contents(), before);
+        return;
+    }
+    // Files of its own, with ids that files of the original get, too, and objects to delete.
+    copy.try_write(&[(3, Some(9)), (5000, Some(9))]).unwrap();
+    copy.db().compact_all().unwrap();
+    assert!(!copy.manifest().deferred.is_empty());
+    for tier in [Tier::Cold, Tier::Local] {
+        copy.set_tier(tier);
+        let _ = copy.db().tier_step();
+        copy.pass(25 * 60 * MINUTE_US);
+        let error = loop {
+            match copy.db().tier_step() {
+                Ok(moved) => assert!(moved),
+                Err(error) => break error,
+            }
+        };
+        is_refused(&error);
+    }
+    copy.check_rows(1000);
+    assert_eq!(copy.objects.contents(), before);
+}
+
+fn check_well(world: &mut World) {
+    world.open();
+    world.check_rows(1000);
+    world.set_tier(Tier::Cold);
+    world.load(0..500, 2);
+    world.move_all();
+    world.check_rows(1000);
+    world.check_places();
+    world.check_nothing_left();
+    world.close();
+}
+
+/// A restore of a backup makes a directory without the file of the owner.
+#[test]
+fn a_restored_directory_is_refused() {
+    let mut world = original(31);
+    let mut copy = copy_of(&world, 32, "here");
+    check_refused(&mut copy);
+    check_well(&mut world);
+}
+
+/// As `cp` makes it.
+#[test]
+fn a_copy_of_all_files_is_refused() {
+    let mut world = original(33);
+    // In the same place, after the original has moved away: other inodes.
+    let mut copy = copy_of(&world, 34, "here");
+    let other = copy.cache_files.open(Path::new("/other"), Open::New);
+    drop(other.unwrap());
+    set_content(
+        &copy.cache_files,
+        Open::Create,
+        &content(&world.cache_files),
+    );
+    check_refused(&mut copy);
+    copy.close();
+    // A snapshot of the disk, on another machine.
+    let mut copy = copy_of(&world, 35, "there");
+    copy.cache_files = Arc::clone(&world.cache_files);
+    check_refused(&mut copy);
+    copy.close();
+    check_well(&mut world);
+}
+
+/// The disk goes back to a snapshot that is older than the last start.
+#[test]
+fn a_snapshot_from_before_the_last_start_is_refused() {
+    let mut world = original(36);
+    let mut copy = copy_of(&world, 37, "here");
+    let snapshot = content(&world.cache_files);
+    check_well(&mut world);
+    let newest = content(&world.cache_files);
+    assert_ne!(snapshot, newest);
+    copy.cache_files = Arc::clone(&world.cache_files);
+    set_content(&copy.cache_files, Open::Write, &snapshot);
+    copy.set_tier(Tier::Local);
+    check_refused(&mut copy);
+    copy.close();
+    set_content(&world.cache_files, Open::Write, &newest);
+    check_well(&mut world);
+}
+
+/// A clone of a machine that runs: nothing tells the clone from the original, but that the original
+/// lives.
+#[test]
+fn a_clone_does_not_become_the_owner_while_the_original_lives() {
+    let mut world = original(38);
+    world.open();
+    world.set_tier(Tier::Cold);
+    world.load(0..1000, 2);
+    world.move_all();
+    let mut clone = clone_of(&world, 39);
+    clone.load(0..10, 3);
+    clone.set_tier(Tier::Cold);
+    let before = world.objects.contents();
+    for _ in 0..30 {
+        let error = clone.db().tier_step().unwrap_err();
+        assert_eq!(*error.kind(), ErrorKind::Unreachable, "{error}");
+        assert!(error.to_string().contains("may still live"), "{error}");
+        clone.pass(MINUTE_US);
+        world.pass(MINUTE_US);
+        world.db().tier_step().unwrap();
+    }
+    clone.check_rows(1000);
+    let mut after = world.objects.contents();
+    after.retain(|name, _| name != firn_tier::OWNER);
+    let stays = |name: &String| after.contains_key(name) || name == firn_tier::OWNER;
+    assert!(before.keys().filter(|name| stays(name)).count() > 2);
+    world.check_rows(1000);
+    world.check_places();
+}
+
+fn clone_of(world: &World, seed: u64) -> World {
+    let mut clone = copy_of(world, seed, "here");
+    clone.cache_files = Arc::clone(&world.cache_files);
+    clone.open();
+    clone
+}
+
+/// An original that was stopped for minutes (SIGSTOP, a suspended machine) learns that a clone is
+/// the owner before it changes anything, and reads on.
+#[test]
+fn an_original_learns_that_a_clone_is_the_owner() {
+    let mut world = original(40);
+    world.cache_bytes = 0;
+    world.open();
+    world.try_write(&[(1, Some(5))]).unwrap();
+    world.db().compact_all().unwrap();
+    world.set_tier(Tier::Cold);
+    world.move_all();
+    let mut clone = clone_of(&world, 41);
+    clone.set_tier(Tier::Cold);
+    clone.load(0..1000, 3);
+    assert!(clone.move_all() > 0, "it has waited");
+    let before = world.objects.contents();
+    world.try_write(&[(2, Some(6))]).unwrap();
+    world.db().compact_all().unwrap();
+    for _ in 0..3 {
+        is_refused(&world.db().tier_step().unwrap_err());
+        world.pass(11 * MINUTE_US);
+    }
+    assert_eq!(world.objects.contents(), before);
+    world.check_rows(1000);
+    clone.check_rows(1000);
+    clone.check_places();
+}
+
+/// What another owner has deleted is not damaged.
+#[test]
+fn an_object_that_the_owner_has_deleted_is_no_damage() {
+    let mut world = original(42);
+    world.cache_bytes = 0;
+    world.open();
+    world.check_rows(10);
+    let mut clone = clone_of(&world, 43);
+    clone.set_tier(Tier::Cold);
+    clone.load(0..1000, 3);
+    clone.move_all();
+    clone.check_nothing_left();
+    // The original does not know the token of the clone, which has written its file of the owner.
+    let snapshot = content(&world.cache_files);
+    let text = String::from_utf8(snapshot).unwrap();
+    let tokens: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("token"))
+        .collect();
+    let text = text.replace(&format!("{}\n", tokens[0]), "");
+    set_content(&world.cache_files, Open::Write, text.as_bytes());
+    let lost = (0..1000).filter_map(|n| world.read(n).err());
+    let lost: Vec<Error> = lost.collect();
+    assert!(!lost.is_empty());
+    lost.iter().for_each(is_refused);
+    world.try_write(&[(3, Some(4))]).unwrap();
+    is_refused(&world.db().compact_all().unwrap_err());
+    let version = firn::db::current_version(world.db());
+    assert!(version.quarantine().is_empty());
+}
+
+/// The way out for a copy whose original is gone.
+#[test]
+fn without_the_object_of_the_owner_a_copy_becomes_the_owner() {
+    let world = original(44);
+    let mut copy = copy_of(&world, 45, "there");
+    check_refused(&mut copy);
+    copy.close();
+    copy.objects.delete(firn_tier::OWNER).unwrap();
+    check_well(&mut copy);
+    // And the original is the copy from now on.
+    let mut world = copy_of(&world, 46, "here");
+    let before = copy.objects.contents();
+    world.open();
+    world.set_tier(Tier::Local);
+    world.try_write(&[(3, Some(9))]).unwrap();
+    let _ = world.db().compact_all();
+    world.pass(11 * MINUTE_US);
+    let _ = world.db().tier_step();
+    assert_eq!(copy.objects.contents(), before);
+}
+
+/// A directory that is not mounted looks like an empty store.
+#[test]
+fn a_database_with_remote_files_takes_no_empty_store() {
+    let mut world = original(47);
+    let (ours, clock) = (Arc::clone(&world.objects), Arc::clone(&world.clock));
+    world.cache_bytes = 0;
+    world.objects = Arc::new(MemObjects::new(1, clock));
+    world.open();
+    world.set_tier(Tier::Cold);
+    world.try_write(&[(5000, Some(1))]).unwrap();
+    world.db().flush().unwrap();
+    let is_nobodys = |error: Error| {
+        assert_eq!(*error.kind(), ErrorKind::Unreachable, "{error}");
+        assert!(error.to_string().contains("mounted"), "{error}");
+    };
+    is_nobodys(world.read(3).unwrap_err());
+    // It has a new file to send away.
+    world.db().compact_all().unwrap();
+    is_nobodys(world.db().tier_step().unwrap_err());
+    world.set_tier(Tier::Local);
+    is_nobodys(world.db().tier_step().unwrap_err());
+    assert!(world.objects.contents().is_empty());
+    world.close();
+    world.objects = ours;
+    check_well(&mut world);
+}
+
+/// The directory of the store is unmounted while the database is open.
+#[test]
+fn a_store_that_goes_away_is_neither_filled_nor_taken_for_damaged() {
+    let mut world = World::new(48);
+    world.cache_bytes = 0;
+    world.open();
+    world.load(0..1000, 1);
+    world.set_tier(Tier::Cold);
+    for _ in 0..3 {
+        assert!(world.db().tier_step().unwrap());
+    }
+    let kept = world.objects.contents();
+    for name in kept.keys() {
+        world.objects.delete(name).unwrap();
+    }
+    for _ in 0..2 {
+        let error = world.db().tier_step().unwrap_err();
+        assert_eq!(*error.kind(), ErrorKind::Unreachable, "{error}");
+        world.pass(11 * MINUTE_US);
+    }
+    let errors: Vec<Error> = (0..1000).filter_map(|n| world.read(n).err()).collect();
+    assert!(!errors.is_empty());
+    for error in errors {
+        assert_eq!(*error.kind(), ErrorKind::Unreachable, "{error}");
+    }
+    let error = world.db().compact_all();
+    assert!(error.is_ok() || error.is_err_and(|error| error.is_unreachable()));
+    assert!(world.objects.contents().is_empty());
+    // It is mounted again.
+    for (name, bytes) in kept {
+        world.objects.put(&name, bytes).unwrap();
+    }
+    world.check_rows(1000);
+    world.check_places();
+    world.move_all();
+    world.check_rows(1000);
+}
+
+/// What the cache has of an object that is gone is not thrown away.
+#[test]
+fn an_object_that_is_gone_leaves_the_cache_alone() {
+    let mut world = original(49);
+    world.cache_bytes = 64 << 20;
+    world.open();
+    world.check_rows(500);
+    let names: Vec<String> = world
+        .object_names()
+        .into_iter()
+        .map(|(_, name)| name)
+        .collect();
+    for name in &names {
+        world.objects.delete(name).unwrap();
+    }
+    let readable = |world: &World| (0..1000).filter(|n| world.read(*n).is_ok()).count();
+    let before = readable(&world);
+    assert!((500..1000).contains(&before), "{before}");
+    for _ in 0..3 {
+        assert_eq!(readable(&world), before);
+    }
+}

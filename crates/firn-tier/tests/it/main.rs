@@ -1,0 +1,8 @@
+//! A database with cold files, on simulated files and a simulated store.
+
+mod copies;
+mod crashes;
+mod dead_store;
+mod model;
+mod moves;
+mod world;

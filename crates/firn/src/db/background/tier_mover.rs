@@ -1,0 +1,275 @@
+//! Moves files of the last level between the data directory and the object store.
+//!
+//! One file at a time: its copy is made and verified first, then the manifest says where the file
+//! is, and the old copy goes when nobody reads it any more. A crash at any point leaves the file
+//! where the manifest says, and at most one copy too much, which the next open or a sweep removes.
+//!
+//! Locks: no lock is held while bytes are copied. `install` is held around the edit.
+
+use super::BackgroundWork;
+use crate::base::event_listener::Severity;
+use crate::base::key::CATALOG_INDEX;
+use crate::base::options::Tier;
+use crate::base::{Error, ErrorKind, Result, check_stopping};
+use crate::env::ReadClass;
+use crate::sst::REREADS_MAX;
+use crate::store::{FileKind, RemoteFiles, file_name};
+use crate::version::{FileHandle, FileLocation, LAST_LEVEL, Version};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use xxhash_rust::xxh3::Xxh3;
+
+/// A search for a file to move looks at this many files at most; the next one goes on behind them.
+const SEARCHED_MAX: usize = 4096;
+
+/// A file is copied from the store in pieces of this size, bytes.
+const PIECE_BYTES: u64 = 1 << 20;
+
+/// Time between two sweeps of strays, and before the first one, microseconds.
+const SWEEP_US: u64 = 24 * 3_600_000_000;
+const FIRST_SWEEP_US: u64 = 600_000_000;
+
+/// Bytes of a disk of `total` bytes that files which come back leave free: a twentieth, at least
+/// 1 GiB, and at most a quarter.
+fn kept_free(total: u64) -> u64 {
+    (total / 20).max(1 << 30).min(total / 4)
+}
+
+/// What the mover keeps between its steps.
+#[derive(Debug, Default)]
+pub(super) struct TierMover {
+    /// Position in the last level at which the next search begins.
+    next: usize,
+    /// Files that cannot be moved because their bytes are damaged.
+    skipped: HashSet<u64>,
+    /// When strays are swept next, microseconds.
+    sweep_us: Option<u64>,
+    /// The kind of the failure that the last steps had, and that is reported: the store does not
+    /// answer, or there is no room for files that come back.
+    reported: Option<ErrorKind>,
+}
+
+/// The next file of the last level that `moves` accepts, and the position behind it. Looks at
+/// [`SEARCHED_MAX`] files from position `from` on, round the end of the level.
+fn search(
+    version: &Version,
+    from: usize,
+    moves: impl Fn(&FileHandle) -> bool,
+) -> (usize, Option<Arc<FileHandle>>) {
+    let files = &version.levels[LAST_LEVEL - 1].files;
+    let count = files.len();
+    let from = if from < count { from } else { 0 };
+    let end = count.min(from + SEARCHED_MAX);
+    let around = from.min(SEARCHED_MAX - (end - from));
+    for range in [from..end, 0..around] {
+        let mut found = files.range(range.clone()).iter().enumerate();
+        if let Some((at, file)) = found.find(|(_, file)| moves(file)) {
+            return (range.start + at + 1, Some(Arc::clone(file)));
+        }
+    }
+    (if end < count { end } else { around }, None)
+}
+
+impl BackgroundWork {
+    /// Moves one file if one is to move, deletes objects that nobody needs, and sweeps strays if
+    /// that is due. Returns whether a file has moved.
+    ///
+    /// # Errors
+    /// `Unreachable` if the store does not answer; `InvalidArgument` if it belongs to another
+    /// database; those of edits.
+    pub(in crate::db) fn tier_step(&self) -> Result<bool> {
+        let store = self.versions.source().store();
+        let Some(remote) = store.remote().cloned() else {
+            return Ok(false);
+        };
+        self.health.check()?;
+        let mut mover = self.tier_mover.lock();
+        let now_us = self.env.monotonic_micros();
+        store.set_read_clock(now_us / 1_000_000);
+        remote.beat();
+        // A store that refuses deletions must not keep files from moving: so these come behind, and
+        // their failure is that of a step that has moved nothing.
+        let moved = self.move_one_file(&mut mover, &*remote);
+        let is_out = |error: &Error| *error.kind() == ErrorKind::Unreachable;
+        let tidied = match moved.as_ref().is_err_and(is_out) {
+            true => Ok(()),
+            false => self.tidy_up(&mut mover, &*remote, now_us),
+        };
+        let moved = moved?;
+        if moved {
+            return Ok(true);
+        }
+        tidied?;
+        if mover.reported.take().is_some() {
+            let message = format!(
+                "files move to or from the object store {} again",
+                remote.name()
+            );
+            self.options.listener.log(Severity::Note, &message);
+        }
+        Ok(false)
+    }
+
+    /// Deletes objects that nobody needs, and sweeps strays if that is due.
+    fn tidy_up(&self, mover: &mut TierMover, remote: &dyn RemoteFiles, now_us: u64) -> Result<()> {
+        let deleted = self.versions.delete_objects(now_us, &self.stopping);
+        let sweep_us = *mover.sweep_us.get_or_insert(now_us + FIRST_SWEEP_US);
+        if now_us >= sweep_us {
+            mover.sweep_us = Some(now_us + SWEEP_US);
+            remote.sweep(&|id, checksum| self.versions.names_bytes(id, checksum))?;
+        }
+        deleted.map(|_| ())
+    }
+
+    /// The step of [`Self::tier_step`] that failed with `error`: reports it, once if the store is
+    /// out or there is no room.
+    pub(super) fn tier_step_failed(&self, error: &Error) {
+        let kind = error.kind();
+        let lasts = matches!(kind, ErrorKind::Unreachable | ErrorKind::NoSpace);
+        let reported = lasts.then(|| kind.clone());
+        let before = std::mem::replace(&mut self.tier_mover.lock().reported, reported);
+        if self.stopping.load(Ordering::Acquire) || (lasts && before.as_ref() == Some(kind)) {
+            return;
+        }
+        if !matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::Poisoned) {
+            let message = format!("moving files to or from the object store: {error}");
+            self.options.listener.log(Severity::Error, &message);
+        }
+    }
+
+    fn move_one_file(&self, mover: &mut TierMover, remote: &dyn RemoteFiles) -> Result<bool> {
+        let mutable = &self.options.mutable;
+        let tier = mutable.tier();
+        let cold_after_s = mutable.cold_after_s.load(Ordering::Relaxed);
+        let now_s = self.versions.source().store().read_clock_s();
+        let version = self.versions.current();
+        let moves = |file: &FileHandle| {
+            // The catalog is read at each start, which must not need the store.
+            let first = file.per_index.first();
+            let has_catalog = first.is_some_and(|held| held.index == CATALOG_INDEX);
+            let wanted = match (tier, file.location) {
+                (_, FileLocation::ObjectStore) if has_catalog => true,
+                (Tier::Local, FileLocation::ObjectStore) => true,
+                (Tier::Cold, FileLocation::Local) if !has_catalog => {
+                    now_s.saturating_sub(file.last_read_s()) >= cold_after_s
+                        && !self.versions.awaits_deletion(file.file_id)
+                }
+                _ => false,
+            };
+            wanted && !mover.skipped.contains(&file.file_id)
+        };
+        let (next, file) = search(&version, mover.next, moves);
+        mover.next = next;
+        drop(version);
+        let Some(file) = file else {
+            return Ok(false);
+        };
+        let _doing = self.activities.begin(format!(
+            "moving {} {} the object store",
+            file_name(FileKind::Sst, file.file_id),
+            match file.location {
+                FileLocation::ObjectStore => "out of",
+                FileLocation::Local => "into",
+            }
+        ));
+        let moved = match file.location {
+            FileLocation::ObjectStore => self.bring_back(&file),
+            FileLocation::Local => self.send_away(&file, remote),
+        };
+        if moved.as_ref().is_err_and(Error::is_corruption) {
+            mover.skipped.insert(file.file_id);
+        }
+        moved
+    }
+
+    fn send_away(&self, file: &FileHandle, remote: &dyn RemoteFiles) -> Result<bool> {
+        let (id, object) = (file.file_id, file.meta().as_remote());
+        let path = self.versions.source().store().path(FileKind::Sst, id);
+        let sent = self
+            .limiter
+            .take(file.size, &self.stopping)
+            .and_then(|()| remote.upload(&object, &path, &self.stopping))
+            .and_then(|()| self.relocate(file, FileLocation::ObjectStore));
+        remote.release(&object);
+        if matches!(sent, Ok(false)) && !self.versions.names_object(id) {
+            // A compaction has replaced the file meanwhile. If this fails, a sweep does it.
+            let _ = remote.delete(id);
+        }
+        sent
+    }
+
+    fn bring_back(&self, file: &FileHandle) -> Result<bool> {
+        self.check_room_for(file.size)?;
+        if !self.versions.begin_local_copy(file.file_id) {
+            return Ok(false);
+        }
+        let mut copied = self.copy_here(file);
+        for _ in 0..REREADS_MAX {
+            match &copied {
+                // The bytes may have been damaged on their way.
+                Err(error) if error.is_corruption() => copied = self.copy_here(file),
+                _ => break,
+            }
+        }
+        if let Err(error) = copied {
+            self.versions.give_up_local_copy(file.file_id);
+            return Err(error);
+        }
+        self.relocate(file, FileLocation::Local)
+    }
+
+    /// Refuses a file of `bytes` that would take room from everything else: a full disk stops all
+    /// writes.
+    fn check_room_for(&self, bytes: u64) -> Result<()> {
+        let store = self.versions.source().store();
+        // Without an answer, the disk may have room.
+        let Ok(Some(room)) = self.env.disk_room(store.dir()) else {
+            return Ok(());
+        };
+        let kept = kept_free(room.total);
+        if room.free >= bytes.saturating_add(kept) {
+            return Ok(());
+        }
+        let what = format!(
+            "files stay in the object store: of {} MiB that are free on the disk, {} MiB stay free",
+            room.free >> 20,
+            kept >> 20
+        );
+        Err(Error::new(ErrorKind::NoSpace, what))
+    }
+
+    /// Makes a durable copy of a remote file in the data directory, and verifies it.
+    fn copy_here(&self, file: &FileHandle) -> Result<()> {
+        let store = self.versions.source().store();
+        let from = store.open_remote(&file.meta().as_remote(), Arc::new(()))?;
+        let mut to = store.create(file.file_id)?;
+        let (mut sum, mut piece) = (Xxh3::new(), Vec::new());
+        for offset in (0..file.size).step_by(PIECE_BYTES as usize) {
+            check_stopping(&self.stopping)?;
+            if let Some(remote) = store.remote() {
+                remote.beat();
+            }
+            piece.resize(PIECE_BYTES.min(file.size - offset) as usize, 0);
+            self.limiter.take(piece.len() as u64, &self.stopping)?;
+            from.file()
+                .read_exact_at(ReadClass::Compaction, offset, &mut piece)?;
+            sum.update(&piece);
+            to.append(&piece)?;
+        }
+        if sum.digest() != file.checksum {
+            from.file().distrust();
+            let name = file_name(FileKind::Sst, file.file_id);
+            let what = "the object has another checksum than the manifest says";
+            return Err(Error::corruption(name, 0, what));
+        }
+        to.sync()
+    }
+
+    /// Says in the manifest that a file is at `to`. Returns false if it has left the tree.
+    fn relocate(&self, file: &FileHandle, to: FileLocation) -> Result<bool> {
+        let _in_order = self.install.lock();
+        let version = self.versions.relocate(file.meta(), to)?;
+        Ok(version.map(|version| self.publish(version, &[])).is_some())
+    }
+}
