@@ -142,8 +142,8 @@ bool has_key_checked_by_server(const TABLE* form) {
 int ha_firn::create(const char* name, TABLE* form, HA_CREATE_INFO* info) {
   THD* thd = ha_thd();
   if (!firn::database) return HA_ERR_INITIALIZATION;
-  if (info->tmp_table() && firn::adds_foreign_keys(info->alter_info)) return refuse_in_temporary_table(thd, form);
-  if (form->versioned() && firn::adds_foreign_keys(info->alter_info))
+  if (info->tmp_table() && firn::adds_foreign_keys(info->alter_info, false)) return refuse_in_temporary_table(thd, form);
+  if (form->versioned() && firn::adds_foreign_keys(info->alter_info, firn::is_ddl_leftover(name)))
     return refuse("FOREIGN KEY of a table with system versioning");
   if (firn::galera_is_on(thd)) return refuse("Galera replication (wsrep_on)");
   if (const char* what = firn::unmet_option(form)) return refuse(what);

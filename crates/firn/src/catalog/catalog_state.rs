@@ -77,7 +77,12 @@ impl CatalogState {
             TABLE => {
                 let name =
                     std::str::from_utf8(rest).map_err(|_| damaged("table name is not UTF-8"))?;
-                let entry = TableEntry::decode(name, seqno, value)?;
+                let mut entry = TableEntry::decode(name, seqno, value)?;
+                if !is_copy(name) {
+                    // Older versions of the engine gave the foreign keys of a table to each table
+                    // that CREATE TABLE … LIKE made from it, without ever checking them.
+                    entry.foreign_keys.retain(|key| !key.inherited);
+                }
                 self.put_table(Arc::new(entry));
             }
             RETIRED => {

@@ -33,6 +33,7 @@ pub struct NewForeignKey {
     pub on_update: ReferentialAction,
     /// Whether the new table replaces another one that has the same foreign key. The foreign key is
     /// then taken over without checks, since it was checked when it was added to the old table.
+    /// Only a copy may inherit foreign keys.
     pub inherited: bool,
     /// Whether a stored generated column is computed from one of the referencing columns.
     pub on_generated_base: bool,
@@ -130,6 +131,11 @@ impl CatalogState {
         mut keys: Vec<ForeignKey>,
         fresh: &[usize],
     ) -> Result<Vec<ForeignKey>> {
+        if !is_copy(table) && request.added.iter().any(|new| new.inherited) {
+            return Err(Error::invalid(format_args!(
+                "table {table} replaces no table whose foreign keys it can inherit"
+            )));
+        }
         let mut number = largest;
         let stays = keys.len();
         for new in &request.added {
