@@ -295,9 +295,8 @@ impl CatalogState {
             return Vec::new();
         }
         let mut following: Vec<TableEntry> = Vec::new();
-        for (child, _) in self.referencing(from) {
-            let seen = following.iter().any(|other| other.name == child.name);
-            if child.name == from || seen {
+        for child in self.referring_tables(from) {
+            if child.name == from {
                 continue;
             }
             let mut child = (*child).clone();
@@ -317,9 +316,8 @@ impl CatalogState {
     /// renames, changed so that they have the new column names.
     pub(super) fn follow_columns(&self, old: &TableEntry, new: &TableSchema) -> Vec<TableEntry> {
         let mut following: Vec<TableEntry> = Vec::new();
-        for (child, _) in self.referencing(&old.name) {
-            let seen = following.iter().any(|other| other.name == child.name);
-            if child.name == old.name || seen {
+        for child in self.referring_tables(&old.name) {
+            if child.name == old.name {
                 continue;
             }
             let mut changed = (*child).clone();
