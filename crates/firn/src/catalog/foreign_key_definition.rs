@@ -98,7 +98,22 @@ impl CatalogState {
         let before = request.replaces.as_ref();
         let before = before.and_then(|name| self.tables.get(name));
         let largest = before.map_or(0, |entry| largest_number(entry, &request.table_text));
-        self.added_keys(table, schema, request, largest, Vec::new(), &[])
+        let mut keys = self.added_keys(table, schema, request, largest, Vec::new(), &[])?;
+        // The host has read the inherited foreign keys before it called. Other sessions may have
+        // renamed the referenced tables and columns since then.
+        let others = before.map_or(&[][..], |before| &before.foreign_keys);
+        let others = others.iter().filter(|key| Some(&key.parent) != request.replaces.as_ref());
+        for old in others {
+            let inherited = keys.iter_mut().find(|key| key.inherited && key.name == old.name);
+            let Some(key) = inherited else {
+                continue;
+            };
+            key.parent.clone_from(&old.parent);
+            for (column, old) in key.columns.iter_mut().zip(&old.columns) {
+                column.referenced.clone_from(&old.referenced);
+            }
+        }
+        Ok(keys)
     }
 
     /// The foreign keys of `old` after a change of its definition to `schema`.
