@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 
+import pymysql
 import pytest
 from foreign_key_pair import KeyPair
 from scenario import lines
-from server import Server
+from server import IS_FIRN, Server
 
 
 @pytest.fixture
@@ -110,3 +113,67 @@ def test_like_of_a_table_that_refers_to_itself(pair: KeyPair) -> None:
         """,
     )
     assert errors == {1451, 1452}
+
+
+def waits_for_metadata(server: Server, count: int) -> None:
+    """Returns when `count` sessions wait for a metadata lock."""
+    waiting = (
+        "SELECT COUNT(*) FROM information_schema.processlist "
+        "WHERE state = 'Waiting for table metadata lock'"
+    )
+    until = time.monotonic() + 60
+    while server.query(waiting)[0][0] != count:
+        assert time.monotonic() < until, "the statement does not wait"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("child", ["c", "c2"])
+@pytest.mark.parametrize(
+    "rename", ["RENAME TABLE p TO p2", "ALTER TABLE p RENAME COLUMN id TO id2"]
+)
+def test_referenced_table_gets_a_name_during_a_copying_alter(
+    pair: KeyPair, server: Server, rename: str, child: str
+) -> None:
+    """ALTER has copied all rows, and waits for a reader. InnoDB's RENAME waits for the ALTER."""
+    if not IS_FIRN:
+        pytest.skip("about the engine's own catalog")
+    play(pair, TABLES.format(action=""))
+    alter = f"ALTER TABLE c ADD y INT, RENAME TO {child}, ALGORITHM=COPY"
+    inplace = f"ALTER TABLE c ADD y INT, RENAME TO {child}"
+    for sql in (inplace, rename):
+        with pair.connect("a")[0].cursor() as cursor:
+            cursor.execute(sql)
+    reader, altering, renaming = (pair.connect(name)[1] for name in "bcd")
+    with reader.cursor() as cursor:
+        cursor.execute("BEGIN")
+        cursor.execute("SELECT * FROM c")
+    errors: list[Exception] = []
+
+    def run() -> None:
+        try:
+            with altering.cursor() as cursor:
+                cursor.execute(alter)
+        except pymysql.Error as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    waits_for_metadata(server, 1)
+    with renaming.cursor() as cursor:
+        cursor.execute(rename)
+    reader.commit()
+    thread.join()
+    assert not errors
+    parent = "p2" if "p2" in rename else "p"
+    errors_after = play(
+        pair,
+        f"""
+        SHOW CREATE TABLE {child}
+        INSERT INTO {child} VALUES (3, 3, 0)
+        INSERT INTO {child} VALUES (4, 99, 0)
+        DELETE FROM {parent} WHERE x = 1
+        DROP TABLE {parent}
+        SELECT * FROM {child}
+        """,
+    )
+    assert errors_after == {1451, 1452}

@@ -29,10 +29,16 @@ enum Other {
     RenameColumn,
 }
 
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Step(Step),
+    Change(Other),
+}
+
 /// A database with `p` and `c`, and the names that the referenced table and its column have now.
 struct Ddl {
     env: MemEnv,
-    db: Option<Arc<Db>>,
+    db: Arc<Db>,
     parent: &'static str,
     column: &'static str,
 }
@@ -63,7 +69,7 @@ impl Ddl {
     fn new() -> Self {
         let env = MemEnv::new();
         let ddl = Self {
-            db: Some(open(&env)),
+            db: open(&env),
             env,
             parent: "d/p",
             column: "id",
@@ -80,7 +86,7 @@ impl Ddl {
     }
 
     fn db(&self) -> &Arc<Db> {
-        self.db.as_ref().expect("the database is open")
+        &self.db
     }
 
     fn parent_schema(&self) -> TableSchema {
@@ -149,7 +155,6 @@ impl Ddl {
         let mut ids = BTreeSet::new();
         for (name, entry) in &known.tables {
             for id in entry.index_ids() {
-                // A primary key is the clustered index, and both have the id.
                 assert!(
                     ids.insert(id),
                     "{at}: another table has index {id} of {name}"
@@ -173,20 +178,21 @@ impl Ddl {
         }
     }
 
-    /// Checks the entries, also after a crash at this point.
-    fn check(&self, at: &str) {
-        self.check_entries(self.db(), at);
-        assert_eq!(
-            self.db().catalog().referencing(self.parent).len(),
-            1,
-            "{at}"
-        );
+    fn play(&mut self, event: Event) {
+        match event {
+            Event::Step(step) => self.step(step),
+            Event::Change(other) => self.change(other),
+        }
+    }
+
+    /// Checks the entries after a crash at this point.
+    fn crash(self, at: &str) {
         let crashed = self.env.kill();
         self.check_entries(&open(&crashed), &format!("{at}, after a crash"));
     }
 
     /// Checks that the foreign key is enforced on both sides.
-    fn check_rows(&mut self, at: &str) {
+    fn check_rows(&self, at: &str) {
         let known = self.db().catalog().known();
         let names: Vec<&str> = known.tables.keys().map(String::as_str).collect();
         assert_eq!(names, ["d/c", self.parent], "{at}");
@@ -221,21 +227,36 @@ impl Ddl {
     }
 }
 
-/// The other statement at `first`, and the one that takes it back at `second`, if there is one.
+/// Plays the other statement before the step `first`, and takes it back before the step `second`,
+/// if there is one.
 fn run(steps: &[Step], other: Other, first: usize, second: Option<usize>) {
-    let mut ddl = Ddl::new();
+    let mut events = Vec::new();
     for at in 0..=steps.len() {
-        let place = format!("{other:?} at {first} and {second:?} of {steps:?}, step {at}");
-        for _ in [Some(first), second].iter().filter(|one| **one == Some(at)) {
-            ddl.change(other);
-            ddl.check(&place);
-        }
-        if let Some(step) = steps.get(at) {
-            ddl.step(*step);
-            ddl.check(&place);
+        let changes = [Some(first), second].into_iter();
+        events.extend(
+            changes
+                .filter(|one| *one == Some(at))
+                .map(|_| Event::Change(other)),
+        );
+        events.extend(steps.get(at).map(|step| Event::Step(*step)));
+    }
+    let mut ddl = Ddl::new();
+    for (at, event) in events.iter().enumerate() {
+        let place = format!("event {at} of {events:?}");
+        ddl.play(*event);
+        ddl.check_entries(ddl.db(), &place);
+        let references = ddl.db().catalog().referencing(ddl.parent).len();
+        assert_eq!(references, 1, "{place}");
+        // Two changes before a crash are no different from one or none.
+        if second.is_none() {
+            let mut crashing = Ddl::new();
+            for event in &events[..=at] {
+                crashing.play(*event);
+            }
+            crashing.crash(&place);
         }
     }
-    ddl.check_rows(&format!("{other:?} at {first} and {second:?} of {steps:?}"));
+    ddl.check_rows(&format!("{events:?}"));
 }
 
 #[test]
