@@ -177,3 +177,64 @@ def test_referenced_table_gets_a_name_during_a_copying_alter(
         """,
     )
     assert errors_after == {1451, 1452}
+
+
+FOLLOWED = """
+    CREATE TABLE c (id INT PRIMARY KEY, p INT, CONSTRAINT k FOREIGN KEY (p) REFERENCES p (id) ON DELETE CASCADE)
+    CREATE TABLE d (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES p (id))
+    INSERT INTO p (id, x) VALUES (1, NULL), (2, 1), (3, 1)
+    INSERT INTO c VALUES (1, 1), (2, 2)
+    INSERT INTO d VALUES (2, 2)
+    """
+AFTER = """
+    SHOW CREATE TABLE p2
+    SHOW CREATE TABLE c
+    SHOW CREATE TABLE d
+    DELETE FROM p2 WHERE id = 3
+    INSERT INTO c VALUES (3, 2)
+    INSERT INTO c VALUES (4, 99)
+    INSERT INTO p2 (id, x) VALUES (5, 2), (6, 99)
+    DELETE FROM p2 WHERE id = 2
+    DELETE FROM d
+    DELETE FROM p2 WHERE id = 5
+    DELETE FROM p2 WHERE id = 2
+    SELECT id, p FROM c
+    DROP TABLE p2
+    CREATE TABLE p (id INT PRIMARY KEY)
+    DROP TABLE p
+    """
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "COMMENT 'q'",
+        "ADD INDEX (x, id)",
+        "ADD y INT",
+        "ALTER x SET DEFAULT 5",
+        "RENAME COLUMN x TO x",
+    ],
+)
+@pytest.mark.parametrize("itself", ["", ", CONSTRAINT s FOREIGN KEY (x) REFERENCES p (id)"])
+def test_alter_that_renames_the_referenced_table(pair: KeyPair, change: str, itself: str) -> None:
+    parent = f"CREATE TABLE p (id INT PRIMARY KEY, x INT, KEY (x){itself})\n"
+    play(pair, parent + FOLLOWED)
+    # If the engine copies the table, the statement affects all rows.
+    results = pair.results(f"ALTER TABLE p {change}, RENAME TO p2")
+    assert [result.error for result in results] == [0, 0]
+    assert play(pair, AFTER) == {1451, 1452}
+
+
+def test_copying_alter_that_renames_the_referenced_table(pair: KeyPair) -> None:
+    """InnoDB loses the foreign keys if it copies, and changes the table in place if it can."""
+    if not IS_FIRN:
+        pytest.skip("about the engine's own catalog")
+    play(pair, "CREATE TABLE p (id INT PRIMARY KEY, x INT)\n" + FOLLOWED)
+    inplace, copying = pair.connect("a")
+    with inplace.cursor() as one, copying.cursor() as two:
+        one.execute("ALTER TABLE p ADD y INT, RENAME TO p2, ALGORITHM=INPLACE")
+        with pytest.raises(pymysql.err.MySQLError) as refused:
+            two.execute("ALTER TABLE p MODIFY id VARCHAR(10), RENAME TO p2, ALGORITHM=COPY")
+        assert refused.value.args[0] in (1025, 1833)
+        two.execute("ALTER TABLE p ADD y INT, RENAME TO p2, ALGORITHM=COPY")
+    assert play(pair, AFTER) == {1451, 1452}

@@ -6,8 +6,9 @@
 //! server. InnoDB also accepts pairs such as BINARY and VARBINARY.
 
 use super::catalog_state::CatalogState;
+use super::ddl_copies::{Role, base_table, role};
 use super::ddl_session::TableRename;
-use super::foreign_key::{ForeignKey, ForeignKeyColumn, ReferentialAction, is_copy};
+use super::foreign_key::{ForeignKey, ForeignKeyColumn, ReferentialAction, database_of, is_copy};
 use super::foreign_key_index::{IndexTrouble, leading_index, leading_index_but};
 use super::schema::{TableLocking, TableSchema};
 use super::table_entry::TableEntry;
@@ -99,19 +100,8 @@ impl CatalogState {
         let before = before.and_then(|name| self.tables.get(name));
         let largest = before.map_or(0, |entry| largest_number(entry, &request.table_text));
         let mut keys = self.added_keys(table, schema, request, largest, Vec::new(), &[])?;
-        // The host has read the inherited foreign keys before it called. Other sessions may have
-        // renamed the referenced tables and columns since then.
-        let others = before.map_or(&[][..], |before| &before.foreign_keys);
-        let others = others.iter().filter(|key| Some(&key.parent) != request.replaces.as_ref());
-        for old in others {
-            let inherited = keys.iter_mut().find(|key| key.inherited && key.name == old.name);
-            let Some(key) = inherited else {
-                continue;
-            };
-            key.parent.clone_from(&old.parent);
-            for (column, old) in key.columns.iter_mut().zip(&old.columns) {
-                column.referenced.clone_from(&old.referenced);
-            }
+        if let Some(before) = before {
+            take_present_names(&mut keys, before, &before.name);
         }
         Ok(keys)
     }
@@ -261,16 +251,20 @@ impl CatalogState {
         Ok(())
     }
 
-    /// Checks the foreign keys of a copy that takes the name of the table that it replaces.
+    /// Checks the foreign keys of a copy that takes its final name, and those that refer to that
+    /// name or to the table that it replaces.
     pub(super) fn check_renamed(
         &self,
-        from: &str,
+        entry: &TableEntry,
         renamed: &TableEntry,
         checks: bool,
     ) -> Result<()> {
         self.refuse_optimistic(&renamed.name, &renamed.schema, &renamed.foreign_keys)?;
-        if !checks || !is_copy(from) {
+        if !checks || !is_copy(&entry.name) {
             return Ok(());
+        }
+        if let Some((replaced, _)) = self.replaced_by_another_name(entry, &renamed.name) {
+            self.check_referencing(&replaced, &renamed.schema, checks)?;
         }
         for key in &renamed.foreign_keys {
             let parent = match key.parent == renamed.name {
@@ -285,16 +279,46 @@ impl CatalogState {
         self.check_referencing(&renamed.name, &renamed.schema, checks)
     }
 
-    /// Changes the foreign keys of `renamed`, a table whose name was `from`, to the new name.
+    /// If `copy` is the new table of an ALTER that also renames the table, and `to` is its new name:
+    /// the name of the table that the ALTER replaces, and the entry of that table.
+    fn replaced_by_another_name(
+        &self,
+        copy: &TableEntry,
+        to: &str,
+    ) -> Option<(String, Arc<TableEntry>)> {
+        let Role::New(mark) = role(&copy.name) else {
+            return None;
+        };
+        // The old table may be in another database. After a restart only this database is searched.
+        let databases = self
+            .references
+            .swapped_names()
+            .map(|name| database_of(name));
+        let mut databases = databases.chain([database_of(&copy.name)]);
+        let old = databases
+            .find_map(|database| self.tables.get(&format!("{database}/#sql-backup-{mark}")))?;
+        let name = old.original.clone()?;
+        (!name.is_empty() && name != base_table(to)).then(|| (name, Arc::clone(old)))
+    }
+
+    /// Changes the foreign keys of `renamed`, a table whose entry was `entry`, to the new name.
     /// Returns the entries of the other tables that refer to it, with the new name in their foreign
-    /// keys.
+    /// keys. Those that refer to the table that a copy replaces follow if the copy gets another
+    /// name.
     pub(super) fn follow_rename(
         &self,
-        from: &str,
+        entry: &TableEntry,
         renamed: &mut TableEntry,
         rename: &TableRename<'_>,
     ) -> Vec<TableEntry> {
         let to = renamed.name.clone();
+        let replaced = self.replaced_by_another_name(entry, &to);
+        if let Some((name, old)) = &replaced {
+            take_present_names(&mut renamed.foreign_keys, old, name);
+        }
+        let from = replaced
+            .as_ref()
+            .map_or(entry.name.as_str(), |(name, _)| name.as_str());
         let prefix = format!("{}{GENERATED}", rename.from_text);
         for key in &mut renamed.foreign_keys {
             key.inherited = false;
@@ -309,9 +333,12 @@ impl CatalogState {
         if is_copy(from) {
             return Vec::new();
         }
+        // The old table of the ALTER goes, or it gets its name back.
+        let goes =
+            |child: &TableEntry| is_copy(&child.name) && child.original.as_deref() == Some(from);
         let mut following: Vec<TableEntry> = Vec::new();
         for child in self.referring_tables(from) {
-            if child.name == from {
+            if child.name == entry.name || goes(&child) {
                 continue;
             }
             let mut child = (*child).clone();
@@ -393,6 +420,22 @@ impl CatalogState {
             }
         }
         Ok(())
+    }
+}
+
+/// Gives the foreign keys among `keys` that are inherited from `old` the present names of the
+/// referenced tables and columns. The host has read the foreign keys before it called, and other
+/// sessions may have renamed those since then, but not `old` itself, whose name is `name`.
+fn take_present_names(keys: &mut [ForeignKey], old: &TableEntry, name: &str) {
+    for old in old.foreign_keys.iter().filter(|key| key.parent != name) {
+        let mut inherited = keys.iter_mut().filter(|key| key.inherited);
+        let Some(key) = inherited.find(|key| key.name == old.name) else {
+            continue;
+        };
+        key.parent.clone_from(&old.parent);
+        for (column, old) in key.columns.iter_mut().zip(&old.columns) {
+            column.referenced.clone_from(&old.referenced);
+        }
     }
 }
 
