@@ -238,3 +238,80 @@ def test_copying_alter_that_renames_the_referenced_table(pair: KeyPair) -> None:
         assert refused.value.args[0] in (1025, 1833)
         two.execute("ALTER TABLE p ADD y INT, RENAME TO p2, ALGORITHM=COPY")
     assert play(pair, AFTER) == {1451, 1452}
+
+
+@pytest.mark.parametrize("change", ["COMMENT 'q'", "ADD y INT"])
+def test_alter_that_moves_a_table_to_another_database(pair: KeyPair, change: str) -> None:
+    play(pair, TABLES.format(action="ON DELETE CASCADE"))
+    for sql, error in (
+        ("CREATE DATABASE {db}_other", 0),
+        ("CREATE TABLE {db}_other.d LIKE c", 0),
+        ("ALTER TABLE {db}_other.d ADD CONSTRAINT k FOREIGN KEY (p) REFERENCES {db}.p (id)", 0),
+        (f"ALTER TABLE p {change}, RENAME TO {{db}}_other.p2", 0),
+        ("SHOW CREATE TABLE c", 0),
+        ("SHOW CREATE TABLE {db}_other.d", 0),
+        ("INSERT INTO c VALUES (3, 3)", 0),
+        ("INSERT INTO c VALUES (4, 4)", 1452),
+        ("INSERT INTO {db}_other.d VALUES (1, 1)", 0),
+        ("DELETE FROM {db}_other.p2 WHERE id = 1", 1451),
+        ("DELETE FROM {db}_other.p2 WHERE id = 2", 0),
+        ("SELECT * FROM c", 0),
+        ("ALTER TABLE c COMMENT 'q', RENAME TO {db}_other.c2", 1050),
+        ("SELECT id, p FROM c", 0),
+        ("DROP TABLE {db}_other.d", 0),
+        (f"ALTER TABLE c {change}, RENAME TO {{db}}_other.c3", 0),
+        ("SHOW CREATE TABLE {db}_other.c3", 0),
+        ("DELETE FROM {db}_other.p2 WHERE id = 3", 0),
+        ("SELECT id, p FROM {db}_other.c3", 0),
+        ("DROP DATABASE {db}_other", 0),
+    ):
+        results = pair.results(sql)
+        assert [result.error for result in results] == [error, error], (sql, results)
+        assert results[0].rows == results[1].rows, sql
+
+
+def test_rename_to_a_foreign_key_name_that_is_taken(pair: KeyPair) -> None:
+    play(pair, TABLES.format(action=""))
+    for sql, error in (
+        ("CREATE DATABASE {db}_other", 0),
+        ("CREATE TABLE {db}_other.c LIKE c", 0),
+        ("ALTER TABLE {db}_other.c ADD CONSTRAINT k FOREIGN KEY (p) REFERENCES {db}.p (id)", 0),
+        ("RENAME TABLE {db}_other.c TO {db}.c2", 1050),
+        ("SET foreign_key_checks = 0", 0),
+        ("RENAME TABLE {db}_other.c TO {db}.c2", 1050),
+        ("SET foreign_key_checks = 1", 0),
+        ("DELETE FROM p WHERE id = 1", 1451),
+        ("INSERT INTO {db}_other.c VALUES (3, 3)", 0),
+        ("DELETE FROM p WHERE id = 3", 1451),
+        ("DROP TABLE c", 0),
+        ("RENAME TABLE {db}_other.c TO {db}.c2", 0),
+        ("SHOW CREATE TABLE c2", 0),
+        ("DELETE FROM p WHERE id = 3", 1451),
+        ("DROP DATABASE {db}_other", 0),
+    ):
+        assert pair.run(sql).error == error, sql
+
+
+def test_rename_to_a_generated_foreign_key_name_that_is_taken(pair: KeyPair) -> None:
+    errors = play(
+        pair,
+        """
+        CREATE TABLE p (id INT PRIMARY KEY)
+        CREATE TABLE a (p INT, FOREIGN KEY (p) REFERENCES p (id))
+        CREATE TABLE b (p INT, CONSTRAINT n_ibfk_1 FOREIGN KEY (p) REFERENCES p (id) ON DELETE CASCADE)
+        INSERT INTO p VALUES (1), (2)
+        INSERT INTO b VALUES (1), (2)
+        RENAME TABLE a TO n
+        SHOW CREATE TABLE a
+        SHOW CREATE TABLE b
+        DELETE FROM p WHERE id = 1
+        SELECT * FROM b
+        RENAME TABLE b TO n
+        SHOW CREATE TABLE n
+        RENAME TABLE a TO m
+        SHOW CREATE TABLE m
+        DELETE FROM p
+        SELECT * FROM n
+        """,
+    )
+    assert errors == {1050}

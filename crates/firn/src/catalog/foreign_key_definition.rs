@@ -251,8 +251,9 @@ impl CatalogState {
         Ok(())
     }
 
-    /// Checks the foreign keys of a copy that takes its final name, and those that refer to that
-    /// name or to the table that it replaces.
+    /// Checks the foreign keys of the table `entry`, which becomes `renamed`, and those that refer
+    /// to its new name. If a copy gets another name than the table that it replaces, also checks
+    /// those that refer to that table.
     pub(super) fn check_renamed(
         &self,
         entry: &TableEntry,
@@ -260,6 +261,7 @@ impl CatalogState {
         checks: bool,
     ) -> Result<()> {
         self.refuse_optimistic(&renamed.name, &renamed.schema, &renamed.foreign_keys)?;
+        self.refuse_taken_names(entry, renamed)?;
         if !checks || !is_copy(&entry.name) {
             return Ok(());
         }
@@ -299,6 +301,32 @@ impl CatalogState {
             .find_map(|database| self.tables.get(&format!("{database}/#sql-backup-{mark}")))?;
         let name = old.original.clone()?;
         (!name.is_empty() && name != base_table(to)).then(|| (name, Arc::clone(old)))
+    }
+
+    /// Refuses new ids of the foreign keys of `entry`, which becomes `renamed`, that foreign keys of
+    /// other tables have.
+    fn refuse_taken_names(&self, entry: &TableEntry, renamed: &TableEntry) -> Result<()> {
+        let database = format!("{}/", database_of(&renamed.name));
+        let replaced = self.replaced_by_another_name(entry, &renamed.name);
+        let from = replaced.map_or_else(|| entry.name.clone(), |(name, _)| name);
+        let mut before: Vec<&str> = Vec::new();
+        if database_of(&from) == database_of(&renamed.name) {
+            before.extend(entry.foreign_keys.iter().map(|key| key.name.as_str()));
+        }
+        let new = renamed.foreign_keys.iter();
+        for key in new.filter(|key| !before.contains(&key.name.as_str())) {
+            let tables = self.tables.range(database.clone()..);
+            let taken = tables
+                .take_while(|(table, _)| table.starts_with(&database))
+                .filter(|(table, _)| **table != entry.name)
+                .flat_map(|(_, other)| &other.foreign_keys)
+                .any(|other| !other.inherited && other.name.eq_ignore_ascii_case(&key.name));
+            if taken {
+                let violation = ForeignKeyViolation::NameIsTaken;
+                return Err(broken(violation, &renamed.name, &key.name, String::new()));
+            }
+        }
+        Ok(())
     }
 
     /// Changes the foreign keys of `renamed`, a table whose entry was `entry`, to the new name.
