@@ -315,3 +315,25 @@ def test_rename_to_a_generated_foreign_key_name_that_is_taken(pair: KeyPair) -> 
         """,
     )
     assert errors == {1050}
+
+
+def test_rename_to_a_name_for_which_a_foreign_key_waits(pair: KeyPair) -> None:
+    errors = play(
+        pair,
+        """
+        SET foreign_key_checks = 0
+        CREATE TABLE c (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES p (id))
+        SET foreign_key_checks = 1
+        CREATE TABLE x (id VARCHAR(10) PRIMARY KEY)
+        CREATE TABLE y (id INT PRIMARY KEY)
+        RENAME TABLE x TO p
+        ALTER TABLE x RENAME TO p
+        SELECT * FROM x
+        RENAME TABLE y TO p
+        INSERT INTO p VALUES (1)
+        INSERT INTO c VALUES (1, 1)
+        INSERT INTO c VALUES (2, 2)
+        DELETE FROM p
+        """,
+    )
+    assert errors == {1025, 1451, 1452}

@@ -262,7 +262,10 @@ impl CatalogState {
     ) -> Result<()> {
         self.refuse_optimistic(&renamed.name, &renamed.schema, &renamed.foreign_keys)?;
         self.refuse_taken_names(entry, renamed)?;
-        if !checks || !is_copy(&entry.name) {
+        if !is_copy(&entry.name) {
+            return self.check_referencing(&renamed.name, &renamed.schema, checks);
+        }
+        if !checks {
             return Ok(());
         }
         if let Some((replaced, _)) = self.replaced_by_another_name(entry, &renamed.name) {
