@@ -284,8 +284,10 @@ impl CatalogState {
         self.check_referencing(&renamed.name, &renamed.schema, checks)
     }
 
-    /// If `copy` is the new table of an ALTER that also renames the table, and `to` is its new name:
-    /// the name of the table that the ALTER replaces, and the entry of that table.
+    /// If `copy` is the new table of an ALTER that also renames the table, and `to` is its new
+    /// name: the name of the table that the ALTER replaces, and the entry of that table. The host
+    /// gives the old table the name of a backup only if foreign keys refer to it; otherwise there
+    /// is nothing to follow, and the result is `None`.
     fn replaced_by_another_name(
         &self,
         copy: &TableEntry,
@@ -306,8 +308,8 @@ impl CatalogState {
         (!name.is_empty() && name != base_table(to)).then(|| (name, Arc::clone(old)))
     }
 
-    /// Refuses new ids of the foreign keys of `entry`, which becomes `renamed`, that foreign keys of
-    /// other tables have.
+    /// Refuses new ids of the foreign keys of `entry`, which becomes `renamed`, that foreign keys
+    /// of other tables have.
     fn refuse_taken_names(&self, entry: &TableEntry, renamed: &TableEntry) -> Result<()> {
         let database = format!("{}/", database_of(&renamed.name));
         let replaced = self.replaced_by_another_name(entry, &renamed.name);
