@@ -29,7 +29,7 @@
 namespace {
 
 constexpr alter_table_operations kForeignKeys = ALTER_ADD_FOREIGN_KEY | ALTER_DROP_FOREIGN_KEY;
-constexpr alter_table_operations kMetadata = kForeignKeys | ALTER_COLUMN_NAME | ALTER_COLUMN_DEFAULT |
+constexpr alter_table_operations kMetadata = kForeignKeys | ALTER_RENAME | ALTER_COLUMN_NAME | ALTER_COLUMN_DEFAULT |
                                              ALTER_CHANGE_CREATE_OPTION | ALTER_DROP_CHECK_CONSTRAINT |
                                              ALTER_INDEX_IGNORABILITY;
 constexpr alter_table_operations kFill = ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX | ALTER_ADD_UNIQUE_INDEX;

@@ -142,8 +142,9 @@ bool has_key_checked_by_server(const TABLE* form) {
 int ha_firn::create(const char* name, TABLE* form, HA_CREATE_INFO* info) {
   THD* thd = ha_thd();
   if (!firn::database) return HA_ERR_INITIALIZATION;
-  if (info->tmp_table() && firn::adds_foreign_keys(info->alter_info)) return refuse_in_temporary_table(thd, form);
-  if (form->versioned() && firn::adds_foreign_keys(info->alter_info))
+  if (info->tmp_table() && firn::adds_foreign_keys(info->alter_info, false))
+    return refuse_in_temporary_table(thd, form);
+  if (form->versioned() && firn::adds_foreign_keys(info->alter_info, firn::is_ddl_leftover(name)))
     return refuse("FOREIGN KEY of a table with system versioning");
   if (firn::galera_is_on(thd)) return refuse("Galera replication (wsrep_on)");
   if (const char* what = firn::unmet_option(form)) return refuse(what);
@@ -191,6 +192,12 @@ int ha_firn::rename_table(const char* from, const char* to) {
                         TableText(from).c_str(), TableText(to).c_str(), wait.session, wait.checks, wait.timeout_us);
   /* The server would only say that the rename has failed; clients try again after this error. */
   if (status == FIRN_LOCK_TIMEOUT) my_error(ER_LOCK_WAIT_TIMEOUT, MYF(0));
+  const char *table, *name, *text;
+  if (status == FIRN_FOREIGN_KEY && firn_last_foreign_key(&table, &name, &text) == FIRN_FOREIGN_KEY_NAME_TAKEN) {
+    /* InnoDB has this error for a foreign key name that is taken, too. */
+    my_error(ER_TABLE_EXISTS_ERROR, MYF(0), to);
+    return HA_ERR_GENERIC;
+  }
   return firn::to_server_error(status);
 }
 

@@ -259,10 +259,15 @@ ForeignKeyRequest::ForeignKeyRequest(THD* thd, const char* name, TABLE* form, Al
     m_request.replaces =
         keep(encoded(share->db.str, share->db.length) + "/" + encoded(share->table_name.str, share->table_name.length));
   if (!alter_info) return;
-  const GeneratedBases bases(form, adds_foreign_keys(alter_info));
+  const GeneratedBases bases(form, adds_foreign_keys(alter_info, false));
   List_iterator_fast<Key> keys(alter_info->key_list);
   while (const Key* key = keys++) {
-    if (key->type != Key::FOREIGN_KEY || (in_place && key->old)) continue;
+    if (key->type != Key::FOREIGN_KEY) continue;
+    /*
+      The server lists the foreign keys of the old table for every copying ALTER, and for CREATE
+      TABLE … LIKE, which does not copy them.
+    */
+    if (key->old && (in_place || !is_ddl_leftover(name))) continue;
     const auto* definition = static_cast<const Foreign_key*>(key);
     add(name, form, definition);
     firn_new_foreign_key& added = m_added.back();
@@ -325,11 +330,11 @@ bool ForeignKeyRequest::replaces_referenced() const {
   return count != 0;
 }
 
-bool adds_foreign_keys(Alter_info* alter_info) {
+bool adds_foreign_keys(Alter_info* alter_info, bool inherits) {
   if (!alter_info) return false;
   List_iterator_fast<Key> keys(alter_info->key_list);
   while (const Key* key = keys++)
-    if (key->type == Key::FOREIGN_KEY) return true;
+    if (key->type == Key::FOREIGN_KEY && (inherits || !key->old)) return true;
   return false;
 }
 

@@ -61,8 +61,11 @@ class ForeignKeyRequest {
   firn_foreign_key_request m_request = {};
 };
 
-/* Whether the statement adds foreign keys; those that an altered table has already do not count. */
-bool adds_foreign_keys(Alter_info* alter_info);
+/*
+  Whether the statement adds foreign keys to the table that it creates. With `inherits`, those that
+  a copying ALTER takes over from the old table count, too.
+*/
+bool adds_foreign_keys(Alter_info* alter_info, bool inherits);
 
 /*
   Whether the ALTER of the table at `path` makes a column NOT NULL that a foreign key sets to NULL.

@@ -819,3 +819,30 @@ def test_rows_that_a_copying_alter_has_checked_stay(server: Server) -> None:
         one.execute("DROP DATABASE copied")
     for connection in (reader, alter, writer):
         connection.close()
+
+
+def test_row_counts_after_cascades_that_fail_half_way(server: Server, database: str) -> None:
+    """DELETE IGNORE takes the row back, and with it the rows that its cascade had deleted."""
+    if not IS_FIRN:
+        pytest.skip("InnoDB estimates the numbers of rows")
+    session = server.connect(database)
+    with session.cursor() as cursor:
+        cursor.execute("CREATE TABLE p (id INT PRIMARY KEY)")
+        cursor.execute(
+            "CREATE TABLE c (id INT PRIMARY KEY, p INT, "
+            "FOREIGN KEY (p) REFERENCES p (id) ON DELETE CASCADE)"
+        )
+        cursor.execute("CREATE TABLE d (c INT, FOREIGN KEY (c) REFERENCES c (id))")
+        cursor.execute("INSERT INTO p VALUES (0), (1), (2)")
+        cursor.execute("INSERT INTO c SELECT seq, IF(seq <= 6, 1, 2) FROM mysql.seq_1_to_10")
+        cursor.execute("INSERT INTO d VALUES (6)")
+        for _ in range(2):
+            assert cursor.execute("DELETE IGNORE FROM p WHERE id < 2 ORDER BY id") == 1
+            cursor.execute("INSERT INTO p VALUES (0)")
+        cursor.execute("DELETE FROM p WHERE id = 2")
+        cursor.execute(
+            "SELECT table_name, table_rows FROM information_schema.tables "
+            "WHERE table_schema = DATABASE() ORDER BY 1"
+        )
+        assert cursor.fetchall() == (("c", 6), ("d", 1), ("p", 2))
+    session.close()

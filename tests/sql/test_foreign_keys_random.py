@@ -147,7 +147,7 @@ class Run:
         """One DDL statement."""
         rng = self.rng
         name = rng.choice(self.names)
-        kind = rng.randint(0, 9)
+        kind = rng.randint(0, 10)
         if kind < 3:
             self.pair.run(f"ALTER TABLE {name} ADD {self.foreign_key(True)}")
         elif kind < 5:
@@ -166,9 +166,23 @@ class Run:
             self.pair.run(f"TRUNCATE TABLE {name}")
         elif kind == 8:
             self.pair.run(f"ALTER TABLE {name} DROP KEY {rng.choice('klm')}")
+        elif kind == 9:
+            self.like(name)
         else:
             key = rng.choice(["k (a)", "l (b)", "m (s)", "n (a, b)", "o (b, a)"])
             self.pair.run(f"ALTER TABLE {name} ADD KEY {key}")
+
+    def like(self, name: str) -> None:
+        """Another table with the columns and indexes of `name`, or the end of the last such one."""
+        last = self.names[-1]
+        if last.startswith("l"):
+            if self.pair.run(f"DROP TABLE {last}").error == 0:
+                self.names.remove(last)
+            return
+        self.renames += 1
+        fresh = f"l{self.renames}"
+        self.pair.run(f"CREATE TABLE {fresh} LIKE {name}")
+        self.names.append(fresh)
 
     def compare(self) -> None:
         """Contents and definitions."""

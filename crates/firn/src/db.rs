@@ -39,8 +39,8 @@ use crate::memtable::Memtable;
 use crate::read::SuperVersions;
 use crate::store::{BlockPool, DiskReserve, FileKind, FileStore, PooledBlocks, RemoteFiles};
 use crate::txn::{
-    ActiveInserts, LockOwner, LockTable, SnapshotList, Transaction, TransactionContext,
-    TransactionList, WaitObserver,
+    ActiveInserts, LockOwner, LockTable, ReferencedTables, SnapshotList, Transaction,
+    TransactionContext, TransactionList, WaitObserver,
 };
 use crate::version::{self, Edit, FileSource, Flushable, LEVELS, Version, VersionSet};
 use crate::wal::{self, Wal, WalOptions};
@@ -401,7 +401,7 @@ impl Db {
             locks,
             transactions,
             inserts: ActiveInserts::new(),
-            referenced: Arc::default(),
+            referenced: Arc::new(ReferencedTables::new(Arc::clone(&env))),
             snapshots,
             mutable: Arc::clone(&work.options.mutable),
             write_sets: Arc::clone(&write_sets),

@@ -390,9 +390,10 @@ impl TableIds {
     }
 
     /// Counts a changed row. When `txn` commits, `net` is added to the table's number of rows.
-    fn count_rows(&self, txn: &mut Transaction, net: i64) {
+    /// `cascades` as for [`Transaction::count_rows`].
+    fn count_rows(&self, txn: &mut Transaction, net: i64, cascades: bool) {
         txn.count_changed_row();
-        txn.count_rows(self.entry.clustered.id, &self.live_rows, net);
+        txn.count_rows(self.entry.clustered.id, &self.live_rows, net, cascades);
     }
 
     fn new(

@@ -406,8 +406,7 @@ ALGORITHMS_DIFFER = {
             MODIFY vl VARCHAR(350)
             MODIFY vb VARBINARY(200) DEFAULT 'bytes'
             MODIFY vb VARBINARY(400) DEFAULT 'bytes'
-            MODIFY gv INT AS (i + 2) VIRTUAL
-            RENAME TO {db}.renamed, COMMENT 'also'""",
+            MODIFY gv INT AS (i + 2) VIRTUAL""",
         "hidden": """
             ADD COLUMN z INT DEFAULT 9""",
         "parts": """

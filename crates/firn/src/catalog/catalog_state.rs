@@ -12,7 +12,7 @@ use crate::base::{Error, IndexId, Result, Seqno, invariant};
 use crate::env::ReadClass;
 use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::read::{ReadPoint, ScanRange, scan_sources};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub(super) const TABLE: u8 = 1;
@@ -22,7 +22,7 @@ pub(super) const RETIRED: u8 = 2;
 #[derive(Debug, Clone, Default)]
 pub struct CatalogState {
     /// Tables by name. Only `insert_table` and `take_table` change this map, because they also
-    /// change `owners`.
+    /// change `owners` and the copies in `references`.
     pub tables: BTreeMap<String, Arc<TableEntry>>,
     /// Retired indexes of which files may still hold entries, with the seqno of their retirement.
     pub retired: BTreeMap<IndexId, Seqno>,
@@ -77,7 +77,12 @@ impl CatalogState {
             TABLE => {
                 let name =
                     std::str::from_utf8(rest).map_err(|_| damaged("table name is not UTF-8"))?;
-                let entry = TableEntry::decode(name, seqno, value)?;
+                let mut entry = TableEntry::decode(name, seqno, value)?;
+                if !is_copy(name) {
+                    // Older versions of the engine gave the foreign keys of a table to each table
+                    // that CREATE TABLE … LIKE made from it, without ever checking them.
+                    entry.foreign_keys.retain(|key| !key.inherited);
+                }
                 self.put_table(Arc::new(entry));
             }
             RETIRED => {
@@ -134,6 +139,7 @@ impl CatalogState {
         let name = entry.name.clone();
         let old = self.insert_table(&entry);
         if is_copy(&name) {
+            self.references.change_swapped(&entry);
             return;
         }
         let swapped = self.references.end_swap(&name);
@@ -196,6 +202,18 @@ impl CatalogState {
         all.collect()
     }
 
+    /// The tables whose foreign keys refer to `parent`, each once and under its present name. A
+    /// table that a copying ALTER has swapped out is here under the name that it has meanwhile, and
+    /// the copies that are to replace such tables are here, too: DDL that changes the foreign keys
+    /// must change all of them, since the host may rename any of them next.
+    pub(super) fn referring_tables(&self, parent: &str) -> Vec<Arc<TableEntry>> {
+        let children = self.references.referencing(parent).map(|(_, child)| child);
+        let copies = self.references.copies_referencing(parent);
+        let names: BTreeSet<&String> = children.chain(copies).collect();
+        let tables = names.into_iter().filter_map(|name| self.tables.get(name));
+        tables.cloned().collect()
+    }
+
     /// Whether a foreign key of the database of `table` has `name`. Foreign keys that a copy of
     /// a table has inherited do not count.
     pub(super) fn is_foreign_key(&self, table: &str, name: &str) -> bool {
@@ -213,16 +231,28 @@ impl CatalogState {
     /// Puts `entry` into `tables` under its name. Returns the entry that had this name before.
     fn insert_table(&mut self, entry: &Arc<TableEntry>) -> Option<Arc<TableEntry>> {
         let old = self.tables.insert(entry.name.clone(), Arc::clone(entry));
-        old.iter().for_each(|old| self.owners.remove(old));
+        old.iter().for_each(|old| self.forget(old));
         self.owners.add(entry);
+        if is_copy(&entry.name) {
+            self.references.add_copy(entry);
+        }
         old
     }
 
     /// Takes the table called `name` out of the catalog.
     pub(super) fn take_table(&mut self, name: &str) -> Option<Arc<TableEntry>> {
         let taken = self.tables.remove(name);
-        taken.iter().for_each(|entry| self.owners.remove(entry));
+        taken.iter().for_each(|entry| self.forget(entry));
         taken
+    }
+
+    /// Forgets what the catalog derives from an entry that is no longer in `tables`, except the
+    /// foreign keys of tables that are no copies.
+    fn forget(&mut self, entry: &Arc<TableEntry>) {
+        self.owners.remove(entry);
+        if is_copy(&entry.name) {
+            self.references.remove_copy(entry);
+        }
     }
 
     /// The table that has `index`, and the index's number.

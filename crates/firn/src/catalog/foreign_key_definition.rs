@@ -6,8 +6,9 @@
 //! server. InnoDB also accepts pairs such as BINARY and VARBINARY.
 
 use super::catalog_state::CatalogState;
+use super::ddl_copies::{Role, base_table, role};
 use super::ddl_session::TableRename;
-use super::foreign_key::{ForeignKey, ForeignKeyColumn, ReferentialAction, is_copy};
+use super::foreign_key::{ForeignKey, ForeignKeyColumn, ReferentialAction, database_of, is_copy};
 use super::foreign_key_index::{IndexTrouble, leading_index, leading_index_but};
 use super::schema::{TableLocking, TableSchema};
 use super::table_entry::TableEntry;
@@ -33,6 +34,7 @@ pub struct NewForeignKey {
     pub on_update: ReferentialAction,
     /// Whether the new table replaces another one that has the same foreign key. The foreign key is
     /// then taken over without checks, since it was checked when it was added to the old table.
+    /// Only a copy may inherit foreign keys.
     pub inherited: bool,
     /// Whether a stored generated column is computed from one of the referencing columns.
     pub on_generated_base: bool,
@@ -97,7 +99,11 @@ impl CatalogState {
         let before = request.replaces.as_ref();
         let before = before.and_then(|name| self.tables.get(name));
         let largest = before.map_or(0, |entry| largest_number(entry, &request.table_text));
-        self.added_keys(table, schema, request, largest, Vec::new(), &[])
+        let mut keys = self.added_keys(table, schema, request, largest, Vec::new(), &[])?;
+        if let Some(before) = before {
+            take_present_names(&mut keys, before, &before.name);
+        }
+        Ok(keys)
     }
 
     /// The foreign keys of `old` after a change of its definition to `schema`.
@@ -130,6 +136,11 @@ impl CatalogState {
         mut keys: Vec<ForeignKey>,
         fresh: &[usize],
     ) -> Result<Vec<ForeignKey>> {
+        if !is_copy(table) && request.added.iter().any(|new| new.inherited) {
+            return Err(Error::invalid(format_args!(
+                "table {table} replaces no table whose foreign keys it can inherit"
+            )));
+        }
         let mut number = largest;
         let stays = keys.len();
         for new in &request.added {
@@ -240,16 +251,25 @@ impl CatalogState {
         Ok(())
     }
 
-    /// Checks the foreign keys of a copy that takes the name of the table that it replaces.
+    /// Checks the foreign keys of the table `entry`, which becomes `renamed`, and those that refer
+    /// to its new name. If a copy gets another name than the table that it replaces, also checks
+    /// those that refer to that table.
     pub(super) fn check_renamed(
         &self,
-        from: &str,
+        entry: &TableEntry,
         renamed: &TableEntry,
         checks: bool,
     ) -> Result<()> {
         self.refuse_optimistic(&renamed.name, &renamed.schema, &renamed.foreign_keys)?;
-        if !checks || !is_copy(from) {
+        self.refuse_taken_names(entry, renamed)?;
+        if !is_copy(&entry.name) {
+            return self.check_referencing(&renamed.name, &renamed.schema, checks);
+        }
+        if !checks {
             return Ok(());
+        }
+        if let Some((replaced, _)) = self.replaced_by_another_name(entry, &renamed.name) {
+            self.check_referencing(&replaced, &renamed.schema, checks)?;
         }
         for key in &renamed.foreign_keys {
             let parent = match key.parent == renamed.name {
@@ -264,16 +284,74 @@ impl CatalogState {
         self.check_referencing(&renamed.name, &renamed.schema, checks)
     }
 
-    /// Changes the foreign keys of `renamed`, a table whose name was `from`, to the new name.
+    /// If `copy` is the new table of an ALTER that also renames the table, and `to` is its new
+    /// name: the name of the table that the ALTER replaces, and the entry of that table. The host
+    /// gives the old table the name of a backup only if foreign keys refer to it; otherwise there
+    /// is nothing to follow, and the result is `None`.
+    fn replaced_by_another_name(
+        &self,
+        copy: &TableEntry,
+        to: &str,
+    ) -> Option<(String, Arc<TableEntry>)> {
+        let Role::New(mark) = role(&copy.name) else {
+            return None;
+        };
+        // The old table may be in another database. After a restart only this database is searched.
+        let databases = self
+            .references
+            .swapped_names()
+            .map(|name| database_of(name));
+        let mut databases = databases.chain([database_of(&copy.name)]);
+        let old = databases
+            .find_map(|database| self.tables.get(&format!("{database}/#sql-backup-{mark}")))?;
+        let name = old.original.clone()?;
+        (!name.is_empty() && name != base_table(to)).then(|| (name, Arc::clone(old)))
+    }
+
+    /// Refuses new ids of the foreign keys of `entry`, which becomes `renamed`, that foreign keys
+    /// of other tables have.
+    fn refuse_taken_names(&self, entry: &TableEntry, renamed: &TableEntry) -> Result<()> {
+        let database = format!("{}/", database_of(&renamed.name));
+        let replaced = self.replaced_by_another_name(entry, &renamed.name);
+        let from = replaced.map_or_else(|| entry.name.clone(), |(name, _)| name);
+        let mut before: Vec<&str> = Vec::new();
+        if database_of(&from) == database_of(&renamed.name) {
+            before.extend(entry.foreign_keys.iter().map(|key| key.name.as_str()));
+        }
+        let new = renamed.foreign_keys.iter();
+        for key in new.filter(|key| !before.contains(&key.name.as_str())) {
+            let tables = self.tables.range(database.clone()..);
+            let taken = tables
+                .take_while(|(table, _)| table.starts_with(&database))
+                .filter(|(table, _)| **table != entry.name)
+                .flat_map(|(_, other)| &other.foreign_keys)
+                .any(|other| !other.inherited && other.name.eq_ignore_ascii_case(&key.name));
+            if taken {
+                let violation = ForeignKeyViolation::NameIsTaken;
+                return Err(broken(violation, &renamed.name, &key.name, String::new()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes the foreign keys of `renamed`, a table whose entry was `entry`, to the new name.
     /// Returns the entries of the other tables that refer to it, with the new name in their foreign
-    /// keys.
+    /// keys. Those that refer to the table that a copy replaces follow if the copy gets another
+    /// name.
     pub(super) fn follow_rename(
         &self,
-        from: &str,
+        entry: &TableEntry,
         renamed: &mut TableEntry,
         rename: &TableRename<'_>,
     ) -> Vec<TableEntry> {
         let to = renamed.name.clone();
+        let replaced = self.replaced_by_another_name(entry, &to);
+        if let Some((name, old)) = &replaced {
+            take_present_names(&mut renamed.foreign_keys, old, name);
+        }
+        let from = replaced
+            .as_ref()
+            .map_or(entry.name.as_str(), |(name, _)| name.as_str());
         let prefix = format!("{}{GENERATED}", rename.from_text);
         for key in &mut renamed.foreign_keys {
             key.inherited = false;
@@ -288,10 +366,12 @@ impl CatalogState {
         if is_copy(from) {
             return Vec::new();
         }
+        // The old table of the ALTER goes, or it gets its name back.
+        let goes =
+            |child: &TableEntry| is_copy(&child.name) && child.original.as_deref() == Some(from);
         let mut following: Vec<TableEntry> = Vec::new();
-        for (child, _) in self.referencing(from) {
-            let seen = following.iter().any(|other| other.name == child.name);
-            if child.name == from || seen {
+        for child in self.referring_tables(from) {
+            if child.name == entry.name || goes(&child) {
                 continue;
             }
             let mut child = (*child).clone();
@@ -311,9 +391,8 @@ impl CatalogState {
     /// renames, changed so that they have the new column names.
     pub(super) fn follow_columns(&self, old: &TableEntry, new: &TableSchema) -> Vec<TableEntry> {
         let mut following: Vec<TableEntry> = Vec::new();
-        for (child, _) in self.referencing(&old.name) {
-            let seen = following.iter().any(|other| other.name == child.name);
-            if child.name == old.name || seen {
+        for child in self.referring_tables(&old.name) {
+            if child.name == old.name {
                 continue;
             }
             let mut changed = (*child).clone();
@@ -374,6 +453,22 @@ impl CatalogState {
             }
         }
         Ok(())
+    }
+}
+
+/// Gives the foreign keys among `keys` that are inherited from `old` the present names of the
+/// referenced tables and columns. The host has read the foreign keys before it called, and other
+/// sessions may have renamed those since then, but not `old` itself, whose name is `name`.
+fn take_present_names(keys: &mut [ForeignKey], old: &TableEntry, name: &str) {
+    for old in old.foreign_keys.iter().filter(|key| key.parent != name) {
+        let mut inherited = keys.iter_mut().filter(|key| key.inherited);
+        let Some(key) = inherited.find(|key| key.name == old.name) else {
+            continue;
+        };
+        key.parent.clone_from(&old.parent);
+        for (column, old) in key.columns.iter_mut().zip(&old.columns) {
+            column.referenced.clone_from(&old.referenced);
+        }
     }
 }
 

@@ -8,7 +8,7 @@
 use super::foreign_key::database_of;
 use super::table_entry::TableEntry;
 use crate::base::IndexId;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// For each referenced table, the foreign keys that refer to it. Maps the id of each foreign key,
@@ -16,6 +16,9 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Default)]
 pub(super) struct References {
     by_parent: HashMap<String, BTreeMap<String, String>>,
+    /// The copies whose foreign keys refer to a table, by the referenced table. Their foreign keys
+    /// are not in `by_parent`, because nobody follows them before the copy has its final name.
+    copies: HashMap<String, BTreeSet<String>>,
     /// The old tables that copying ALTERs are replacing, by the name that they had and that no
     /// table has now.
     swapped_out: BTreeMap<String, Arc<TableEntry>>,
@@ -52,6 +55,52 @@ impl References {
         }
     }
 
+    /// Adds the foreign keys of a copy.
+    pub(super) fn add_copy(&mut self, copy: &TableEntry) {
+        for key in &copy.foreign_keys {
+            let copies = self.copies.entry(key.parent.clone()).or_default();
+            copies.insert(copy.name.clone());
+        }
+    }
+
+    /// Forgets the foreign keys of a copy.
+    pub(super) fn remove_copy(&mut self, copy: &TableEntry) {
+        for key in &copy.foreign_keys {
+            if let Some(copies) = self.copies.get_mut(&key.parent) {
+                copies.remove(&copy.name);
+                if copies.is_empty() {
+                    self.copies.remove(&key.parent);
+                }
+            }
+        }
+    }
+
+    /// The names of the copies whose foreign keys refer to `parent`.
+    pub(super) fn copies_referencing(&self, parent: &str) -> impl Iterator<Item = &String> {
+        self.copies.get(parent).into_iter().flatten()
+    }
+
+    /// Gives a table that is swapped out the foreign keys of `copy`, its entry under the name that
+    /// it has meanwhile. Does nothing if `copy` is no such entry.
+    pub(super) fn change_swapped(&mut self, copy: &TableEntry) {
+        if copy.foreign_keys.is_empty() {
+            return;
+        }
+        let changed = self.swapped_out.iter().find(|(_, old)| {
+            old.clustered.id == copy.clustered.id && old.foreign_keys != copy.foreign_keys
+        });
+        let Some((name, old)) = changed.map(|(name, old)| (name.clone(), Arc::clone(old))) else {
+            return;
+        };
+        let entry = TableEntry {
+            foreign_keys: copy.foreign_keys.clone(),
+            ..(*old).clone()
+        };
+        self.remove(&old);
+        self.add(&entry);
+        self.swapped_out.insert(name, Arc::new(entry));
+    }
+
     /// Keeps `entry` known under `name`, which a copying ALTER is about to give to another table.
     pub(super) fn swap_out(&mut self, name: &str, entry: Arc<TableEntry>) {
         self.swapped_out.insert(name.to_owned(), entry);
@@ -61,6 +110,11 @@ impl References {
     /// table has the name.
     pub(super) fn swapped_out(&self, name: &str) -> Option<&Arc<TableEntry>> {
         self.swapped_out.get(name)
+    }
+
+    /// The names under which tables are swapped out.
+    pub(super) fn swapped_names(&self) -> impl Iterator<Item = &String> {
+        self.swapped_out.keys()
     }
 
     /// Ends [`Self::swap_out`], because another table now gets `name`. Returns the old table.

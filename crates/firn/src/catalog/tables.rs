@@ -565,9 +565,9 @@ impl Catalog {
             true => Vec::new(),
             false => {
                 let known = self.known.read();
-                let mut following = known.follow_rename(from, &mut renamed, rename);
+                let mut following = known.follow_rename(&entry, &mut renamed, rename);
                 if !self.recovery.runs() {
-                    known.check_renamed(from, &renamed, rename.session.checks)?;
+                    known.check_renamed(&entry, &renamed, rename.session.checks)?;
                 }
                 following.extend(known.end_of_copying(&entry, to));
                 following

@@ -10,9 +10,11 @@
 use super::lock_table::LockOwner;
 use super::number_hasher::NumberHasher;
 use crate::base::{Error, ErrorKind, IndexId, Result};
+use crate::env::Env;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
+use std::sync::Arc;
 use std::time::Duration;
 
 const SHARDS: usize = 64;
@@ -20,13 +22,15 @@ const SHARDS: usize = 64;
 /// Interval at which a waiting session checks whether it was killed.
 const KILL_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A waiting session searches for a deadlock after this number of [`KILL_CHECK_INTERVAL`]s, then
-/// after twice as many, and so on. The pauses grow because each search looks at all transactions.
-const INTERVALS_BEFORE_SEARCH: u32 = 5;
+/// A waiting session searches for a deadlock after this time, then after twice the time, and so on.
+/// The pauses grow because each search looks at all transactions.
+const BEFORE_SEARCH: Duration = KILL_CHECK_INTERVAL.saturating_mul(5);
 
 /// Referenced tables in use, by the id of their clustered index.
 pub struct ReferencedTables {
     shards: Box<[Shard]>,
+    /// The clock of waits.
+    env: Arc<dyn Env>,
 }
 
 #[derive(Default)]
@@ -43,19 +47,19 @@ struct TableUse {
     closed: bool,
 }
 
-impl Default for ReferencedTables {
-    fn default() -> Self {
-        Self {
-            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
-        }
-    }
-}
-
 fn timed_out(what: &str) -> Error {
     Error::new(ErrorKind::LockTimeout, what)
 }
 
 impl ReferencedTables {
+    /// No referenced tables. Waits take their time from the clock of `env`.
+    pub fn new(env: Arc<dyn Env>) -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+            env,
+        }
+    }
+
     fn shard(&self, table: IndexId) -> &Shard {
         &self.shards[table as usize % SHARDS]
     }
@@ -79,10 +83,11 @@ impl ReferencedTables {
         };
         entry.transactions = entry.transactions.saturating_sub(1);
         if entry.transactions == 0 {
-            if !entry.closed {
-                tables.remove(&table);
+            match entry.closed {
+                true => _ = shard.changed.notify_all(),
+                // Nobody waits for an open table.
+                false => _ = tables.remove(&table),
             }
-            shard.changed.notify_all();
         }
     }
 
@@ -160,7 +165,7 @@ impl ReferencedTables {
     ) -> Option<Result<()>> {
         let shard = self.shard(table);
         let mut left = Duration::from_micros(timeout_us);
-        let (mut intervals, mut search_at) = (0_u32, INTERVALS_BEFORE_SEARCH);
+        let (mut passed, mut search_at) = (Duration::ZERO, BEFORE_SEARCH);
         let mut tables = shard.tables.lock();
         loop {
             if done(tables.get(&table)) {
@@ -173,13 +178,19 @@ impl ReferencedTables {
             if left.is_zero() {
                 return None;
             }
-            // Subtract the whole interval from the time left, even if a notification ends the sleep
-            // earlier. So the total wait may be shorter than the timeout.
             let interval = KILL_CHECK_INTERVAL.min(left);
-            shard.changed.wait_for(&mut tables, interval);
-            left -= interval;
-            intervals = intervals.saturating_add(1);
-            if intervals >= search_at {
+            let begun = self.env.monotonic_micros();
+            let slept = match shard.changed.wait_for(&mut tables, interval).timed_out() {
+                true => interval,
+                // Other tables of the shard wake this session, too.
+                false => {
+                    let micros = self.env.monotonic_micros().saturating_sub(begun);
+                    Duration::from_micros(micros).min(interval)
+                }
+            };
+            left -= slept;
+            passed += slept;
+            if passed >= search_at {
                 search_at = search_at.saturating_mul(2);
                 // The search takes locks of its own.
                 if MutexGuard::unlocked(&mut tables, &in_deadlock) {
@@ -194,14 +205,19 @@ impl ReferencedTables {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
+    use crate::env::MemEnv;
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
     use std::thread;
 
     const LONG_US: u64 = 60_000_000;
 
+    fn tables() -> ReferencedTables {
+        ReferencedTables::new(Arc::new(MemEnv::new()))
+    }
+
     #[test]
     fn ddl_waits_for_transactions_and_keeps_others_out() {
-        let tables = Arc::new(ReferencedTables::default());
+        let tables = Arc::new(tables());
         let owner = LockOwner::new(0, 0);
         assert!(tables.enter(7));
         assert!(tables.enter(7));
@@ -223,7 +239,7 @@ mod tests {
 
     #[test]
     fn waiters_wake_up() {
-        let tables = Arc::new(ReferencedTables::default());
+        let tables = Arc::new(tables());
         assert!(tables.enter(3));
         tables.close(3);
         let entering = {
@@ -246,12 +262,36 @@ mod tests {
 
     #[test]
     fn a_kill_ends_the_wait() {
-        let tables = ReferencedTables::default();
+        let tables = tables();
         let owner = LockOwner::new(0, 0);
         assert!(tables.enter(1));
         tables.close(1);
         owner.interrupt();
         let error = tables.await_free(1, &owner, LONG_US).unwrap_err();
         assert_eq!(*error.kind(), ErrorKind::Interrupted);
+    }
+
+    /// If each wake-up counted as a whole interval, this number of them would use up the timeout.
+    #[test]
+    fn wake_ups_for_other_tables_use_up_no_time() {
+        const WAKE_UPS: u32 = 2 * (LONG_US / KILL_CHECK_INTERVAL.as_micros() as u64) as u32;
+        let tables = tables();
+        let owner = LockOwner::new(0, 0);
+        tables.close(7);
+        let (looked, ended) = (AtomicU32::new(0), AtomicBool::new(false));
+        let done = |_: Option<&TableUse>| looked.fetch_add(1, Ordering::Relaxed) >= WAKE_UPS;
+        let waited = thread::scope(|scope| {
+            scope.spawn(|| {
+                let other = 7 + SHARDS as u32;
+                while !ended.load(Ordering::Relaxed) {
+                    tables.close(other);
+                    tables.open(other);
+                }
+            });
+            let waited = tables.wait(7, &owner, LONG_US, done, || false);
+            ended.store(true, Ordering::Relaxed);
+            waited
+        });
+        waited.expect("the wait has time left").unwrap();
     }
 }

@@ -44,6 +44,9 @@ pub(super) struct RowCountDeltas {
     savepoint: Savepoint,
     /// Whether the running statement has changed a row count.
     counted: bool,
+    /// The changes by cascades from the row that the statement is writing, by position in `tables`.
+    /// They are in the tables' nets, too.
+    cascaded: Vec<(usize, i64)>,
 }
 
 struct Table {
@@ -55,14 +58,30 @@ struct Table {
 
 impl RowCountDeltas {
     /// Counts `net` rows that the running statement has added to a table; negative if it deleted
-    /// rows.
-    pub(super) fn count(&mut self, clustered: IndexId, rows: &Arc<RowCount>, net: i64) {
+    /// rows. `cascades` says that a cascade has done so, and that the statement's own row is not
+    /// written yet.
+    pub(super) fn count(
+        &mut self,
+        clustered: IndexId,
+        rows: &Arc<RowCount>,
+        net: i64,
+        cascades: bool,
+    ) {
         let known = self.tables.get(self.last);
         if known.is_none_or(|table| table.clustered != clustered) {
             self.last = self.position(clustered, rows);
         }
         self.tables[self.last].net += net;
         self.counted = true;
+        if !cascades {
+            self.cascaded.clear();
+            return;
+        }
+        let mut cascaded = self.cascaded.iter_mut();
+        match cascaded.find(|(table, _)| *table == self.last) {
+            Some((_, sum)) => *sum += net,
+            None => self.cascaded.push((self.last, net)),
+        }
     }
 
     fn position(&mut self, clustered: IndexId, rows: &Arc<RowCount>) -> usize {
@@ -82,6 +101,7 @@ impl RowCountDeltas {
     /// Adds the changes of the running statement, which began at `since`, to those of ended
     /// statements. Called when the statement's changes stay.
     pub(super) fn end_statement(&mut self, since: Savepoint) {
+        self.cascaded.clear();
         if !std::mem::take(&mut self.counted) {
             return;
         }
@@ -110,12 +130,17 @@ impl RowCountDeltas {
 
     /// Forgets the changes by writes after `mark`, because these writes were rolled back. The
     /// running statement began at `statement`. If `mark` is later, the rollback removes only the
-    /// row that the statement is writing. This row is not counted yet, so the statement's changes
-    /// stay counted.
+    /// row that the statement is writing. This row is not counted yet, so of the statement's
+    /// changes only those by cascades from the row are forgotten.
     pub(super) fn rollback_to(&mut self, mark: Savepoint, statement: Savepoint) {
-        if mark <= statement && std::mem::take(&mut self.counted) {
+        if mark > statement {
+            for (table, net) in self.cascaded.drain(..) {
+                self.tables[table].net -= net;
+            }
+        } else if std::mem::take(&mut self.counted) {
             self.tables.iter_mut().for_each(|table| table.net = 0);
         }
+        self.cascaded.clear();
         self.earlier.retain(|earlier| earlier.since < mark);
         self.savepoint = self.savepoint.min(mark);
     }
@@ -133,6 +158,7 @@ impl RowCountDeltas {
             self.tables[earlier.table].net += earlier.net;
         }
         self.counted = false;
+        self.cascaded.clear();
         let all = self.tables.iter_mut();
         all.map(|table| (&table.rows, std::mem::take(&mut table.net)))
             .filter(|(_, net)| *net != 0)

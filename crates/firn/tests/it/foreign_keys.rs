@@ -4,6 +4,7 @@
 //! foreign key from `p` to `id`. Pause points run one side in the middle of the other.
 
 mod concurrent_ddl;
+mod copying_alters;
 
 use crate::schema::{column, int_index};
 use firn::base::options::Options;

@@ -33,6 +33,11 @@ impl<'a> CascadeLink<'a> {
         }
     }
 
+    /// Whether a cascade makes the change, not the statement itself.
+    pub(in crate::table) fn is_cascade(&self) -> bool {
+        self.key.is_some()
+    }
+
     /// Number of changes up to this one.
     pub(super) fn depth(&self) -> usize {
         let links = std::iter::successors(Some(self), |link| link.before);

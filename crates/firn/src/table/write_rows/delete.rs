@@ -111,7 +111,7 @@ impl Table {
                 self.check_referencing(txn, current, Some(number), entry, change, link)?;
             }
         }
-        current.count_rows(txn, -1);
+        current.count_rows(txn, -1, link.is_cascade());
         Ok(())
     }
 }

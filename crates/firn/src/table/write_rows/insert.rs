@@ -106,7 +106,7 @@ impl Table {
                 return Ok(WriteOutcome::Duplicate { index: number });
             }
         }
-        current.count_rows(txn, 1);
+        current.count_rows(txn, 1, false);
         Ok(WriteOutcome::Done { row_id })
     }
 

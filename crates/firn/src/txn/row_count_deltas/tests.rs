@@ -30,7 +30,17 @@ impl Session {
         for _ in 0..rows.abs() {
             self.writes.put(b"\0\0\0\x01k", Value::whole(b"v")).unwrap();
             let id = table as IndexId + 1;
-            self.counts.count(id, &self.tables[table], rows.signum());
+            self.counts
+                .count(id, &self.tables[table], rows.signum(), false);
+        }
+    }
+
+    /// A cascade deletes rows before the statement's own row is counted.
+    fn cascade(&mut self, table: usize, rows: i64) {
+        for _ in 0..rows {
+            self.writes.put(b"\0\0\0\x01k", Value::whole(b"v")).unwrap();
+            let id = table as IndexId + 1;
+            self.counts.count(id, &self.tables[table], -1, true);
         }
     }
 
@@ -99,6 +109,29 @@ fn a_statement_that_is_taken_back_counts_nothing_a_row_only_itself() {
 }
 
 #[test]
+fn a_row_that_is_taken_back_takes_its_cascades_back() {
+    let mut session = Session::new();
+    session.statement(0, 10);
+    session.statement(1, 10);
+    // A row with three referencing rows.
+    session.cascade(1, 3);
+    session.insert(0, -1);
+    // Another one, whose cascade fails at its third row.
+    let row = session.writes.mark();
+    session.cascade(1, 2);
+    let third = session.writes.mark();
+    session.rollback_to(third);
+    session.rollback_to(row);
+    session.insert(0, -1);
+    // The first row of a statement fails in the same way.
+    session.end_statement();
+    session.cascade(1, 2);
+    session.rollback_to(session.statement);
+    session.end_statement();
+    assert_eq!(session.commit(), [8, 7]);
+}
+
+#[test]
 fn savepoints_take_back_what_came_after_them() {
     let mut session = Session::new();
     session.statement(0, 1);
@@ -143,7 +176,7 @@ fn a_session_that_has_met_many_tables_forgets_them() {
         .map(|id| (id, Arc::new(RowCount::default())))
         .collect();
     for (id, rows) in &tables {
-        session.counts.count(*id, rows, 1);
+        session.counts.count(*id, rows, 1, false);
     }
     session.commit();
     assert!(session.counts.tables.is_empty() && session.counts.by_index.is_empty());

@@ -136,9 +136,16 @@ impl Transaction {
     }
 
     /// Adds `net` to the row count of the table with clustered index `clustered` when the
-    /// transaction commits.
-    pub fn count_rows(&mut self, clustered: IndexId, rows: &Arc<RowCount>, net: i64) {
-        self.row_counts.count(clustered, rows, net);
+    /// transaction commits. `cascades` says that a cascade has changed the rows, in the middle of
+    /// the change of the statement's own row.
+    pub fn count_rows(
+        &mut self,
+        clustered: IndexId,
+        rows: &Arc<RowCount>,
+        net: i64,
+        cascades: bool,
+    ) {
+        self.row_counts.count(clustered, rows, net, cascades);
     }
 
     /// Adds a value to the transaction's writes. After an error nothing is added.
