@@ -137,6 +137,7 @@ bool embedded() {
          thd_mdl_context(thd.get()) == &thd->mdl_context;
 }
 
+/* Also for LEX::query_tables, which comes right behind LEX::sql_command. */
 bool lex() {
   StandIn<THD> thd(zeros());
   StandIn<LEX> lex;

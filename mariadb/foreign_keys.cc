@@ -255,9 +255,16 @@ ForeignKeyRequest::ForeignKeyRequest(THD* thd, const char* name, TABLE* form, Al
   m_request.table_label = keep(quoted(thd, share->db.str, share->db.length) + "." +
                                quoted(thd, share->table_name.str, share->table_name.length));
   m_request.table_text = keep(std::string(share->table_name.str, share->table_name.length));
-  if (is_ddl_leftover(name))
-    m_request.replaces =
-        keep(encoded(share->db.str, share->db.length) + "/" + encoded(share->table_name.str, share->table_name.length));
+  if (is_ddl_leftover(name)) {
+    LEX_CSTRING db = share->db, table = share->table_name;
+    if (alter_info && alter_info->flags & ALTER_RENAME) {
+      /* The copy knows its later name only; the table that it replaces is the statement's first one. */
+      const TABLE_LIST* altered = thd->lex->query_tables;
+      db = altered->db;
+      table = altered->table_name;
+    }
+    m_request.replaces = keep(encoded(db.str, db.length) + "/" + encoded(table.str, table.length));
+  }
   if (!alter_info) return;
   const GeneratedBases bases(form, adds_foreign_keys(alter_info, false));
   List_iterator_fast<Key> keys(alter_info->key_list);

@@ -285,14 +285,14 @@ impl CatalogState {
     }
 
     /// If `copy` is the new table of an ALTER that also renames the table, and `to` is its new
-    /// name: the name of the table that the ALTER replaces, and the entry of that table. The host
-    /// gives the old table the name of a backup only if foreign keys refer to it; otherwise there
-    /// is nothing to follow, and the result is `None`.
+    /// name: the name of the table that the ALTER replaces, and the entry of that table if it is
+    /// there. The host gives the old table the name of a backup if foreign keys refer to it, but not
+    /// in its recovery: then the copy tells which table it replaces.
     fn replaced_by_another_name(
         &self,
         copy: &TableEntry,
         to: &str,
-    ) -> Option<(String, Arc<TableEntry>)> {
+    ) -> Option<(String, Option<Arc<TableEntry>>)> {
         let Role::New(mark) = role(&copy.name) else {
             return None;
         };
@@ -302,10 +302,11 @@ impl CatalogState {
             .swapped_names()
             .map(|name| database_of(name));
         let mut databases = databases.chain([database_of(&copy.name)]);
-        let old = databases
-            .find_map(|database| self.tables.get(&format!("{database}/#sql-backup-{mark}")))?;
-        let name = old.original.clone()?;
-        (!name.is_empty() && name != base_table(to)).then(|| (name, Arc::clone(old)))
+        let backup = databases
+            .find_map(|database| self.tables.get(&format!("{database}/#sql-backup-{mark}")));
+        let name = backup.map_or(&copy.original, |old| &old.original).clone()?;
+        let old = backup.or_else(|| self.tables.get(&name)).cloned();
+        (!name.is_empty() && name != base_table(to)).then_some((name, old))
     }
 
     /// Refuses new ids of the foreign keys of `entry`, which becomes `renamed`, that foreign keys
@@ -346,7 +347,7 @@ impl CatalogState {
     ) -> Vec<TableEntry> {
         let to = renamed.name.clone();
         let replaced = self.replaced_by_another_name(entry, &to);
-        if let Some((name, old)) = &replaced {
+        if let Some((name, Some(old))) = &replaced {
             take_present_names(&mut renamed.foreign_keys, old, name);
         }
         let from = replaced
