@@ -258,7 +258,7 @@ ForeignKeyRequest::ForeignKeyRequest(THD* thd, const char* name, TABLE* form, Al
   if (is_ddl_leftover(name)) {
     LEX_CSTRING db = share->db, table = share->table_name;
     if (alter_info && alter_info->flags & ALTER_RENAME) {
-      /* The copy knows its later name only; the table that it replaces is the statement's first one. */
+      /* The copy knows only its later name. The table that it replaces is the statement's first. */
       const TABLE_LIST* altered = thd->lex->query_tables;
       db = altered->db;
       table = altered->table_name;

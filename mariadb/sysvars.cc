@@ -283,7 +283,7 @@ MYSQL_SYSVAR_STR(
 const char* tier_names[] = {"local", "cold", "all", nullptr};
 TYPELIB tiers = {array_elements(tier_names) - 1, "", tier_names, nullptr};
 
-/* What the core would refuse fails in the check, so that the statement fails. */
+/* A value that the core would refuse fails in the check, so that the statement fails. */
 int check_tier(THD*, st_mysql_sys_var*, void* save, st_mysql_value* value) {
   char buffer[16];
   int length = sizeof(buffer);

@@ -48,7 +48,7 @@ fn place_of(dir: &Path, files: &dyn Files) -> Result<String, Error> {
     Ok(place.replace(char::is_control, "?"))
 }
 
-/// What is needed for the store at `url`, for the database in `dir`. Asks nothing of the store.
+/// The settings of the store at `url`, for the database in `dir`. Asks nothing of the store.
 pub(crate) fn open_cold_store(
     url: &str,
     cache_bytes: u64,

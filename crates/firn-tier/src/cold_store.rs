@@ -33,7 +33,7 @@ const PATIENCE_US: u64 = 60_000_000;
 /// A local file is read in pieces of this size, bytes.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// What a cold store is made of.
+/// The parts of a cold store.
 pub struct ColdStoreParts {
     /// How errors and reports call the store: its URL.
     pub name: String,

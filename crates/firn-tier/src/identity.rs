@@ -46,14 +46,14 @@ const BEAT_US: u64 = 60_000_000;
 /// microseconds.
 const SILENT_US: u64 = 120_000_000;
 
-/// What the object of the owner says.
+/// The contents of the object of the owner.
 struct FoundOwner {
     token: String,
     is_gone: bool,
     text: String,
 }
 
-/// What this process knows of the owner.
+/// This process's knowledge of the owner.
 #[derive(Default)]
 struct Ownership {
     /// The tokens of this process and earlier ones; none until this process is the owner.
@@ -61,7 +61,7 @@ struct Ownership {
     /// How often, and when last, this owner has shown that it lives.
     beats: u64,
     beaten_us: u64,
-    /// What another owner said, and since when it says that.
+    /// The last words of another owner, and since when it says them.
     watched: Option<(String, u64)>,
 }
 
@@ -133,7 +133,7 @@ impl IdentifiedStore {
             return Ok(&**store);
         }
         let opened = (self.open)().map_err(|error| match error.kind() {
-            // What is missing is the store, not an object.
+            // The store is missing, not an object.
             ErrorKind::Absent => Error::new(ErrorKind::Unreachable, error.to_string()),
             _ => error,
         })?;
@@ -333,7 +333,7 @@ impl IdentifiedStore {
             if self.named()?.1 {
                 return Err(nobodys());
             }
-            // Whoever has created it meanwhile is found by the next look.
+            // The next look finds another process that has created it meanwhile.
             self.store()?.put_new(IDENTITY, self.text()?)?;
         }
         self.change()

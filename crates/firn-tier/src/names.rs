@@ -9,7 +9,7 @@ pub const IDENTITY: &str = "db";
 /// The object with the token of the process that has used the store last.
 pub const OWNER: &str = "owner";
 
-/// What the names of SSTs begin with.
+/// The beginning of the names of SSTs.
 pub(crate) const SSTS: &str = "sst/";
 
 /// The object of an SST with this checksum: `sst/9f/42-0123456789abcdef`. Stores spread requests
@@ -20,7 +20,7 @@ pub fn object_name(id: FileId, checksum: u64) -> String {
     format!("{}{checksum:016x}", objects_of(id))
 }
 
-/// What the names of all objects of this id begin with.
+/// The beginning of the names of all objects of this id.
 pub(crate) fn objects_of(id: FileId) -> String {
     let hash = xxh3_64(&id.to_le_bytes()) & 0xff;
     format!("{SSTS}{hash:02x}/{id}-")

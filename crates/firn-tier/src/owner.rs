@@ -41,7 +41,7 @@ pub struct OwnerFile {
     pub place: String,
 }
 
-/// What the file says.
+/// The contents of the file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Known {
     /// Tokens of the processes of this directory, the newest first.

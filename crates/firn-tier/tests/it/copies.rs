@@ -221,7 +221,7 @@ fn an_original_learns_that_a_clone_is_the_owner() {
     clone.check_places();
 }
 
-/// What another owner has deleted is not damaged.
+/// An object that another owner has deleted is not damaged.
 #[test]
 fn an_object_that_the_owner_has_deleted_is_no_damage() {
     let mut world = original(42);
@@ -338,7 +338,7 @@ fn a_store_that_goes_away_is_neither_filled_nor_taken_for_damaged() {
     world.check_rows(1000);
 }
 
-/// What the cache has of an object that is gone is not thrown away.
+/// The cache keeps its chunks of an object that is gone.
 #[test]
 fn an_object_that_is_gone_leaves_the_cache_alone() {
     let mut world = original(49);

@@ -53,7 +53,7 @@ fn a_database_opens_and_writes_without_its_store() {
     world.check_nothing_left();
 }
 
-/// What the file cache has is read without the store.
+/// Reads of chunks that the file cache has need no store.
 #[test]
 fn the_cache_answers_while_the_store_is_out() {
     let mut world = World::new(2);

@@ -239,7 +239,7 @@ impl World {
     /// The process is gone, and with the power what was not synced.
     pub fn crash(&mut self, seed: u64) {
         let env = self.env.crash(seed);
-        // What a dead process would do when it ends, it does to files that nobody sees.
+        // A dead process ends with changes of files that nobody sees.
         std::mem::forget(self.db.take());
         self.env = env;
         self.cache_files.crash();

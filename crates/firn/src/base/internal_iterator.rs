@@ -35,8 +35,8 @@ pub trait InternalIterator {
     fn next(&mut self) -> Result<bool>;
     /// Moves forward by at least one entry, and may pass further entries of the user key on which
     /// the iterator stands. Later moves may miss entries of that key, too: in a merge, each source
-    /// passes its own. So it is only for callers that want no further version of the key. Requires a
-    /// position.
+    /// passes its own. So it is only for callers that want no further version of the key. Requires
+    /// a position.
     fn next_past_versions(&mut self) -> Result<bool> {
         self.next()
     }

@@ -286,8 +286,8 @@ impl CatalogState {
 
     /// If `copy` is the new table of an ALTER that also renames the table, and `to` is its new
     /// name: the name of the table that the ALTER replaces, and the entry of that table if it is
-    /// there. The host gives the old table the name of a backup if foreign keys refer to it, but not
-    /// in its recovery: then the copy tells which table it replaces.
+    /// there. The host gives the old table the name of a backup if foreign keys refer to it, but
+    /// not in its recovery: then the copy tells which table it replaces.
     fn replaced_by_another_name(
         &self,
         copy: &TableEntry,

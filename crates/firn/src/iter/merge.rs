@@ -13,8 +13,8 @@ use std::cmp::Ordering;
 ///
 /// Invariant: after a move forwards, each other source stands on its first entry after the current
 /// entry, or is exhausted if it has none. (After `next_past_versions` it may stand beyond entries
-/// of that user key.) After a move backwards, it stands on its last entry before the current entry. A change of direction moves each other source to the other side of the
-/// current entry.
+/// of that user key.) After a move backwards, it stands on its last entry before the current entry.
+/// A change of direction moves each other source to the other side of the current entry.
 ///
 /// The sources are given newest first. Their order decides only between entries with equal user key
 /// and seqno. Two committed sources have no such entries, except that replay may insert an entry

@@ -275,8 +275,8 @@ impl<'a> NodeRef<'a> {
         let _ = level;
     }
 
-    /// Prefetches what a scan needs once it leaves this entry: the next entry, or its first lines if
-    /// it is large, and the link of the oldest version of this one.
+    /// Prefetches what a scan needs once it leaves this entry: the next entry, or its first lines
+    /// if it is large, and the link of the oldest version of this one.
     #[inline]
     pub(super) fn prefetch_following(self) {
         #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]

@@ -258,8 +258,8 @@ impl RowLock {
         }
     }
 
-    /// Releases the locks of the row last read and of its entry, if reading that row took them. They
-    /// stay if the transaction has written the row since, by the cascade of a function in the
+    /// Releases the locks of the row last read and of its entry, if reading that row took them.
+    /// They stay if the transaction has written the row since, by the cascade of a function in the
     /// condition for example, or if a damaged file leaves that open.
     pub(super) fn give_back(&mut self, txn: &Transaction, row_key: &[u8]) {
         self.forget_shown();

@@ -257,10 +257,11 @@ impl ActiveInserts {
 }
 
 /// Searches the write set of another session with `search`. That session may spill its memory, or
-/// merge or remove its spilled files meanwhile. Then the search has failed on a removed file, or has
-/// missed the keys that left the memory after it had chosen its sources, so it is repeated. Once a
-/// commit record names the files, a compaction may remove them, but only after the commit became
-/// visible. Then the result is `None`, because the caller finds the keys among the committed ones.
+/// merge or remove its spilled files meanwhile. Then the search has failed on a removed file, or
+/// has missed the keys that left the memory after it had chosen its sources, so it is repeated.
+/// Once a commit record names the files, a compaction may remove them, but only after the commit
+/// became visible. Then the result is `None`, because the caller finds the keys among the committed
+/// ones.
 fn while_it_stays(
     writes: &SharedWriteSet,
     mut search: impl FnMut() -> Result<Option<Vec<u8>>>,

@@ -36,7 +36,7 @@ fn kept_free(total: u64) -> u64 {
     (total / 20).max(1 << 30).min(total / 4)
 }
 
-/// What the mover keeps between its steps.
+/// The memory of the mover between its steps.
 #[derive(Debug, Default)]
 pub(super) struct TierMover {
     /// Position in the last level at which the next search begins.

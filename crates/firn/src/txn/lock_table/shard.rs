@@ -254,7 +254,8 @@ impl Shard {
     }
 
     /// Makes the lock of `owner` on `key` shared, grants requests from the queue and wakes them. No
-    /// search for a deadlock is needed: those that go on waiting wait for the same owners as before.
+    /// search for a deadlock is needed: those that go on waiting wait for the same owners as
+    /// before.
     pub(super) fn share(&self, owner: &Arc<LockOwner>, key: &[u8]) {
         let mut woken = Vec::new();
         {

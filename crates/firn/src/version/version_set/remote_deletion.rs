@@ -34,7 +34,7 @@ pub(super) struct ObjectDeletions {
     deleted: VecDeque<(u64, u64)>,
 }
 
-/// What a step of [`VersionSet::delete_objects`] has done.
+/// The work of a step of [`VersionSet::delete_objects`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RemoteDeletions {
     /// Objects deleted.
