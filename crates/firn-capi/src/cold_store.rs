@@ -79,6 +79,7 @@ pub(crate) fn open_cold_store(
         owner_file: OwnerFile {
             path: dir.join(OWNER_FILE),
             place: place_of(dir, &*files)?,
+            store: url.replace(char::is_control, "?"),
             files: Arc::clone(&files),
         },
         clock,

@@ -90,7 +90,8 @@ fn taken_over() -> Error {
 pub type OpenStore = Box<dyn Fn() -> Result<Arc<dyn ObjectStore>> + Send + Sync>;
 
 fn nobodys() -> Error {
-    let text = "no database has files there; is it the right store, and is it mounted?";
+    let text = "no database has files there; is it the right store, and is it mounted? If it was emptied on \
+                purpose, stop the server and remove the file STORE from its data directory";
     Error::new(ErrorKind::Invalid, text)
 }
 
@@ -329,8 +330,8 @@ impl IdentifiedStore {
     fn claim(&self) -> Result<&dyn ObjectStore> {
         if self.owner()? == Owner::Nobody {
             // A directory that is not mounted looks like a new store, and so does a store that was
-            // emptied.
-            if self.named()?.1 {
+            // emptied. Once the store is this database's, it never becomes nobody's again by itself.
+            if self.named()?.1 || self.owner_file.known()?.used {
                 return Err(nobodys());
             }
             // The next look finds another process that has created it meanwhile.

@@ -39,6 +39,8 @@ pub struct OwnerFile {
     pub path: PathBuf,
     /// Where the directory lies, in one line: machine and path.
     pub place: String,
+    /// The store, in one line: its URL.
+    pub store: String,
 }
 
 /// The contents of the file.
@@ -48,6 +50,8 @@ pub struct Known {
     pub tokens: Vec<String>,
     /// Why the directory is a copy, if it is one.
     pub copied: Option<String>,
+    /// Whether a process of this directory has used this very store before.
+    pub used: bool,
 }
 
 impl OwnerFile {
@@ -57,8 +61,8 @@ impl OwnerFile {
     /// Those of the file system.
     pub fn known(&self) -> Result<Known> {
         let copied = |why: String| Known {
-            tokens: Vec::new(),
             copied: Some(why),
+            ..Known::default()
         };
         let failed = |error: &io::Error| Error::from_io(error, self.path.display());
         let text = match self.text() {
@@ -69,7 +73,13 @@ impl OwnerFile {
             }
             text => text.map_err(|error| failed(&error))?,
         };
-        let Some((place, inode, tokens)) = parse(&text) else {
+        let Some(Contents {
+            place,
+            store,
+            inode,
+            tokens,
+        }) = parse(&text)
+        else {
             return Ok(copied(format!("{} is damaged", self.path.display())));
         };
         if place != self.place {
@@ -88,6 +98,7 @@ impl OwnerFile {
         Ok(Known {
             tokens,
             copied: None,
+            used: store == self.store,
         })
     }
 
@@ -122,7 +133,8 @@ impl OwnerFile {
         }
         let file = self.files.open(&new, Open::New)?;
         let inode = self.files.info(&new)?.inode;
-        let mut text = format!("{HEAD}\nplace {}\ninode {inode}\n", self.place);
+        let (place, store) = (&self.place, &self.store);
+        let mut text = format!("{HEAD}\nplace {place}\nstore {store}\ninode {inode}\n");
         for token in tokens {
             let _ = writeln!(text, "token {token}");
         }
@@ -135,14 +147,27 @@ impl OwnerFile {
     }
 }
 
-/// Place, inode and tokens of a whole file.
-fn parse(text: &str) -> Option<(&str, u64, Vec<String>)> {
+struct Contents<'a> {
+    place: &'a str,
+    store: &'a str,
+    inode: u64,
+    tokens: Vec<String>,
+}
+
+/// The contents of a whole file.
+fn parse(text: &str) -> Option<Contents<'_>> {
     let rest = text.strip_prefix(HEAD)?.strip_prefix('\n')?;
     let mut lines = rest.strip_suffix("\nend\n")?.split('\n');
     let place = lines.next()?.strip_prefix("place ")?;
+    let store = lines.next()?.strip_prefix("store ")?;
     let inode = lines.next()?.strip_prefix("inode ")?.parse().ok()?;
     let tokens = lines.map(|line| Some(line.strip_prefix("token ")?.to_owned()));
-    Some((place, inode, tokens.collect::<Option<_>>()?))
+    Some(Contents {
+        place,
+        store,
+        inode,
+        tokens: tokens.collect::<Option<_>>()?,
+    })
 }
 
 /// The directory may not change the store.
@@ -164,6 +189,7 @@ mod tests {
             files: Arc::<MemFiles>::clone(files),
             path: "/db/STORE".into(),
             place: place.to_owned(),
+            store: "file:///store".to_owned(),
         }
     }
 
@@ -181,6 +207,12 @@ mod tests {
         files.crash();
         let known = here.known().unwrap();
         assert_eq!((known.tokens, known.copied), (tokens(8), None));
+        assert!(known.used);
+        let other = OwnerFile {
+            store: "file:///other".to_owned(),
+            ..file(&files, "/db on m")
+        };
+        assert!(!other.known().unwrap().used);
         // Once more, over the old file.
         here.write(tokens(1)).unwrap();
         assert_eq!(here.known().unwrap().tokens, tokens(1));

@@ -300,6 +300,40 @@ fn a_database_with_remote_files_takes_no_empty_store() {
     check_well(&mut world);
 }
 
+/// The database has used the store before, and has nothing there now. The directory of the store is
+/// not mounted when it starts again.
+#[test]
+fn a_store_that_was_used_before_is_not_taken_while_it_is_empty() {
+    let mut world = original(46);
+    let (ours, clock) = (Arc::clone(&world.objects), Arc::clone(&world.clock));
+    world.cache_bytes = 0;
+    world.open();
+    world.set_tier(Tier::Local);
+    world.move_all();
+    world.pass(80 * MINUTE_US);
+    world.move_all();
+    let ssts = |objects: &MemObjects| {
+        let contents = objects.contents();
+        contents
+            .keys()
+            .filter(|name| name.starts_with("sst/"))
+            .count()
+    };
+    assert_eq!(ssts(&ours), 0);
+    world.close();
+    world.objects = Arc::new(MemObjects::new(1, clock));
+    world.open();
+    world.set_tier(Tier::Cold);
+    world.try_write(&[(5000, Some(1))]).unwrap();
+    world.db().compact_all().unwrap();
+    let error = world.db().tier_step().unwrap_err();
+    assert!(error.to_string().contains("mounted"), "{error}");
+    assert!(world.objects.contents().is_empty());
+    world.close();
+    world.objects = ours;
+    check_well(&mut world);
+}
+
 /// The directory of the store is unmounted while the database is open.
 #[test]
 fn a_store_that_goes_away_is_neither_filled_nor_taken_for_damaged() {

@@ -194,6 +194,7 @@ impl World {
                 files: Arc::<MemFiles>::clone(&self.cache_files),
                 path: STORE.into(),
                 place: self.place.clone(),
+                store: "mem:store".to_owned(),
             },
             clock,
             deadlines: Deadlines::default(),

@@ -41,6 +41,20 @@ pub(super) fn role(name: &str) -> Role<'_> {
     }
 }
 
+/// The name of the old table of an ALTER after it has been renamed. `copy` is the new table of that
+/// ALTER, and `mark` the mark of both. The ALTER may move the table to another database.
+pub(super) fn backup_of(copy: &TableEntry, mark: &str) -> String {
+    let replaced = copy.original.as_deref().unwrap_or(&copy.name);
+    format!("{}/#sql-backup-{mark}", database_of(replaced))
+}
+
+/// Whether `backup`, which has the name [`backup_of`] gives, is the table that `copy` replaces, and
+/// not one that an ALTER with the same mark left before an earlier restart.
+pub(super) fn is_replaced_by(backup: &TableEntry, copy: &TableEntry) -> bool {
+    let base = |entry: &TableEntry| entry.original.as_deref().map(base_table).map(str::to_owned);
+    copy.original.is_none() || base(backup) == base(copy)
+}
+
 /// The name of the table of which `name` is a partition, or `name` itself if it is no partition.
 pub(super) fn base_table(name: &str) -> &str {
     name.split_once("#P#").map_or(name, |(base, _)| base)
@@ -122,7 +136,7 @@ impl CatalogState {
             (Role::Old(_) | Role::Exchanged, Some(original)) => !original.is_empty(),
             (Role::Old(_) | Role::Exchanged, None) => true,
             (Role::New(mark), Some(original)) => {
-                let old = format!("{}/#sql-backup-{mark}", database_of(&copy.name));
+                let old = backup_of(copy, mark);
                 let mut others = self.at(base_table(original));
                 !self.has_table(&old) && others.all(|entry| is_part(entry, copy))
             }
@@ -147,7 +161,8 @@ impl CatalogState {
                 if new.any(|entry| entry.name != copy.name) {
                     return Vec::new();
                 }
-                self.at(&format!("{database}/#sql-backup-{mark}"))
+                self.at(&backup_of(copy, mark))
+                    .filter(|old| is_replaced_by(old, copy))
                     .map(|old| with_original(old, Some(String::new())))
                     .collect()
             }

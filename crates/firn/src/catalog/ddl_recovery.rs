@@ -12,7 +12,7 @@
 //! [`Catalog::end_ddl_recovery`] gives it to the copy. A copy is dropped only if it is certainly
 //! garbage.
 
-use super::ddl_copies::{Role, base_table, is_part, role};
+use super::ddl_copies::{Role, backup_of, base_table, is_part, role};
 use super::ddl_session::TableRename;
 use super::foreign_key::{database_of, is_copy};
 use super::table_entry::TableEntry;
@@ -270,12 +270,18 @@ impl Settlement<'_> {
     /// | nothing, or a part of the old table | nothing | new table | it gets the name |
     /// | some partitions of the new table | nothing | the others | they get their names, too |
     fn settle_alters(&mut self) {
-        let mut alters: BTreeMap<(String, String), (Tables, Tables)> = BTreeMap::new();
+        // By the name that the old table has meanwhile.
+        let mut alters: BTreeMap<String, (Tables, Tables)> = BTreeMap::new();
         for copy in self.copies() {
-            let key = |mark: &str| (database_of(&copy.name).to_owned(), mark.to_owned());
             match role(&copy.name) {
-                Role::New(mark) => alters.entry(key(mark)).or_default().0.push(copy),
-                Role::Old(mark) => alters.entry(key(mark)).or_default().1.push(copy),
+                Role::New(mark) => {
+                    let backup = backup_of(&copy, mark);
+                    alters.entry(backup).or_default().0.push(copy);
+                }
+                Role::Old(_) => {
+                    let backup = base_table(&copy.name).to_owned();
+                    alters.entry(backup).or_default().1.push(copy);
+                }
                 Role::Exchanged | Role::Other => {}
             }
         }

@@ -6,13 +6,14 @@
 //! server. InnoDB also accepts pairs such as BINARY and VARBINARY.
 
 use super::catalog_state::CatalogState;
-use super::ddl_copies::{Role, base_table, role};
+use super::ddl_copies::{Role, backup_of, base_table, is_replaced_by, role};
 use super::ddl_session::TableRename;
 use super::foreign_key::{ForeignKey, ForeignKeyColumn, ReferentialAction, database_of, is_copy};
 use super::foreign_key_index::{IndexTrouble, leading_index, leading_index_but};
 use super::schema::{TableLocking, TableSchema};
 use super::table_entry::TableEntry;
 use crate::base::{Error, ForeignKeyError, ForeignKeyViolation, Result};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A foreign key as a statement defines it.
@@ -296,15 +297,9 @@ impl CatalogState {
         let Role::New(mark) = role(&copy.name) else {
             return None;
         };
-        // The old table may be in another database. After a restart only this database is searched.
-        let databases = self
-            .references
-            .swapped_names()
-            .map(|name| database_of(name));
-        let mut databases = databases.chain([database_of(&copy.name)]);
-        let backup = databases
-            .find_map(|database| self.tables.get(&format!("{database}/#sql-backup-{mark}")));
-        let name = backup.map_or(&copy.original, |old| &old.original).clone()?;
+        let name = copy.original.clone()?;
+        let backup = self.tables.get(&backup_of(copy, mark));
+        let backup = backup.filter(|old| is_replaced_by(old, copy));
         let old = backup.or_else(|| self.tables.get(&name)).cloned();
         (!name.is_empty() && name != base_table(to)).then_some((name, old))
     }
@@ -319,17 +314,27 @@ impl CatalogState {
         if database_of(&from) == database_of(&renamed.name) {
             before.extend(entry.foreign_keys.iter().map(|key| key.name.as_str()));
         }
+        let taken = |key: &str| {
+            let violation = ForeignKeyViolation::NameIsTaken;
+            Err(broken(violation, &renamed.name, key, String::new()))
+        };
+        // A generated name that follows the table may meet a name that the user has given.
+        let mut own = BTreeSet::new();
+        for key in &renamed.foreign_keys {
+            if !own.insert(key.name.to_ascii_lowercase()) {
+                return taken(&key.name);
+            }
+        }
         let new = renamed.foreign_keys.iter();
         for key in new.filter(|key| !before.contains(&key.name.as_str())) {
             let tables = self.tables.range(database.clone()..);
-            let taken = tables
+            let is_taken = tables
                 .take_while(|(table, _)| table.starts_with(&database))
                 .filter(|(table, _)| **table != entry.name)
                 .flat_map(|(_, other)| &other.foreign_keys)
                 .any(|other| !other.inherited && other.name.eq_ignore_ascii_case(&key.name));
-            if taken {
-                let violation = ForeignKeyViolation::NameIsTaken;
-                return Err(broken(violation, &renamed.name, &key.name, String::new()));
+            if is_taken {
+                return taken(&key.name);
             }
         }
         Ok(())

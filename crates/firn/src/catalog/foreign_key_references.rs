@@ -112,11 +112,6 @@ impl References {
         self.swapped_out.get(name)
     }
 
-    /// The names under which tables are swapped out.
-    pub(super) fn swapped_names(&self) -> impl Iterator<Item = &String> {
-        self.swapped_out.keys()
-    }
-
     /// Ends [`Self::swap_out`], because another table now gets `name`. Returns the old table.
     pub(super) fn end_swap(&mut self, name: &str) -> Option<Arc<TableEntry>> {
         self.swapped_out.remove(name)

@@ -203,6 +203,49 @@ fn an_alter_that_renames_leaves_no_second_table() {
     expect(&db, &[("d/u", new)]);
 }
 
+/// The old table waits in its own database, the new one in the other.
+#[test]
+fn an_alter_that_moves_the_table_to_another_database_ends() {
+    for (from, to) in [("d", "e"), ("e", "d")] {
+        let (table, moved) = (format!("{from}/t"), format!("{to}/u"));
+        let old_copy = format!("{from}/#sql-backup-1-5");
+        let new_copy = format!("{to}/#sql-alter-1-5");
+        let begin = |env: &MemEnv| {
+            let db = open(env);
+            let old = create(&db, &table, "v1", None);
+            let new = create(&db, &new_copy, "v2", Some(&table));
+            rename(&db, &table, &old_copy);
+            (db, old, new)
+        };
+        let env = MemEnv::new();
+        let (db, _, new) = begin(&env);
+        rename(&db, &new_copy, &moved);
+        let (db, _) = recover(db, &env, &Files::new(&[(&moved, "v2")]));
+        expect(&db, &[(&moved, new)]);
+
+        let env = MemEnv::new();
+        let (db, old, _) = begin(&env);
+        let files = Files::new(&[(&old_copy, "v1"), (&new_copy, "v2")]);
+        let (db, _) = recover(db, &env, &files);
+        expect(&db, &[(&table, old)]);
+    }
+}
+
+/// An ALTER before the last restart had the same mark, and its old table is kept.
+#[test]
+fn an_old_table_with_the_same_mark_is_not_that_of_another_alter() {
+    let env = MemEnv::new();
+    let db = open(&env);
+    let kept = create(&db, "d/x", "v1", None);
+    rename(&db, "d/x", OLD);
+    create(&db, "d/t", "v2", None);
+    let new = create(&db, NEW, "v3", Some("d/t"));
+    db.catalog().drop_table("d/t").unwrap();
+    rename(&db, NEW, "d/u");
+    let (db, _) = recover(db, &env, &Files::new(&[(OLD, "v1"), ("d/u", "v3")]));
+    expect(&db, &[("d/u", new), ("d/x", kept)]);
+}
+
 #[test]
 fn a_new_table_that_is_half_in_place_gets_the_rest() {
     let env = MemEnv::new();
