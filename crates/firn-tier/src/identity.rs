@@ -330,7 +330,7 @@ impl IdentifiedStore {
     fn claim(&self) -> Result<&dyn ObjectStore> {
         if self.owner()? == Owner::Nobody {
             // A directory that is not mounted looks like a new store, and so does a store that was
-            // emptied. Once the store is this database's, it never becomes nobody's again by itself.
+            // emptied. Once the store is this database's, it never becomes nobody's by itself.
             if self.named()?.1 || self.owner_file.known()?.used {
                 return Err(nobodys());
             }
