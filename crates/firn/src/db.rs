@@ -99,7 +99,7 @@ pub struct Db {
     _lock: Box<dyn Send + Sync>,
 }
 
-/// What other machines have for a database.
+/// Services of other machines for a database.
 #[derive(Default)]
 pub struct Attached {
     /// A memory pool, which is off at first.

@@ -182,7 +182,7 @@ pub trait ReadFile: Send + Sync {
 /// The room of a file system, bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DiskRoom {
-    /// What this process may still write.
+    /// Room that this process may still fill.
     pub free: u64,
     /// The size of the file system.
     pub total: u64,

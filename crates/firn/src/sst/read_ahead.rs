@@ -247,7 +247,7 @@ impl ReadAhead {
                 return;
             }
         }
-        // Whoever reads a remote file once, in order, has a way of its own to read ahead.
+        // A reader that reads a remote file once, in order, has its own way to read ahead.
         if reader.blocks_file().is_remote() && !class.is_of_query() {
             return;
         }

@@ -401,7 +401,7 @@ impl FileHandle {
     }
 }
 
-/// What `read` makes of the bytes of `file`. If that fails because of bytes that a local copy of a
+/// Calls `read`, which reads bytes of `file`. If it fails because of bytes that a local copy of a
 /// remote file may have had, it is called again.
 fn trusted<T>(file: &BlockFile, read: impl Fn() -> Result<T>) -> Result<T> {
     let mut done = read();

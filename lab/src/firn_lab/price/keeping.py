@@ -229,7 +229,7 @@ def _files(prices: Prices, sizes: Sizes) -> Iterator[Choice]:
         return
     size = sizes.file / GB
     get, put = prices.million_gets / 1e6, prices.million_puts / 1e6
-    # What comes from the bucket is written to the file cache on the volume.
+    # A chunk that comes from the bucket is written to the file cache on the volume.
     block_read = prices.io * ios(prices, 1, sizes.stored_block)
     chunk = min(CHUNK, sizes.file)
     chunk_read = get + chunk / GB * prices.traffic_gb + prices.io * ios(prices, 1, chunk)

@@ -53,8 +53,8 @@ fn policies_that_do_not_wait() {
     }
 }
 
-/// What a duplicate's lock becomes: requests for an exclusive lock go on waiting, shared ones that
-/// are first do not.
+/// The lock of a duplicate becomes shared: requests for an exclusive lock go on waiting, shared
+/// ones that are first do not.
 #[test]
 fn an_exclusive_lock_becomes_shared() {
     for table in tables() {
