@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from pathlib import Path
 
 import pytest
-from conftest import SMALL
+import tiny_workload  # noqa: F401  registers the workload
+from conftest import SMALL, Laboratory
 
+from firn_lab.plan import Plan, parse_case
 from firn_lab.processes import processor_seconds
+from firn_lab.report.remarks import commands
+from firn_lab.report.report_data import collect
 from firn_lab.targets import Target, make_target
 from firn_lab.targets.engine import EngineTarget
+from firn_lab.workloads import Params
 
 
 def states(pid: int) -> set[str]:
@@ -74,3 +80,34 @@ def test_targets_of_one_engine_are_told_apart(tmp_path: Path) -> None:
     assert before.lacks() == ""
     plugin.unlink()
     assert before.lacks() == f"{plugin} is not there"
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_servers_start_anew_for_each_round(
+    laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch, anew: bool
+) -> None:
+    """A target starts once for the run, and with `new_servers` for each of its rounds."""
+    starts: list[str] = []
+    command = EngineTarget._command
+
+    def counted(self: EngineTarget) -> list[str]:
+        starts.append(self.name)
+        return command(self)
+
+    monkeypatch.setattr(EngineTarget, "_command", counted)
+    case = parse_case("tiny", Params(threads=1, seconds=0.1, lead_seconds=0, warm_seconds=0))
+    names = ["innodb", "innodb-compressed"]
+    targets = tuple(f"engine:{name}" for name in names)
+    budget = dataclasses.replace(SMALL, new_servers=anew)
+    plan = Plan("anew", "", (case,), targets, blocks=2, budget=budget)
+    assert laboratory.run(plan) == ("ok", "")
+    with laboratory.reader() as reader:
+        assert [each.status for each in reader.rounds(1)] == ["ok"] * 4
+        again = list(commands(collect(reader)).values())[1:]
+    assert [("--new-servers" in command) for command in again] == [anew]
+    measured = {name: starts.count(name) for name in names}
+    if anew:
+        # One start more for the load, one for each round, and one for the rest.
+        assert all(count >= 4 for count in measured.values()), measured
+    else:
+        assert set(measured.values()) == {1}, measured

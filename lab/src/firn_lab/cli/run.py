@@ -97,6 +97,9 @@ def add_measuring(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--thread-pool", action="store_true", help="MariaDB with thread_handling=pool-of-threads"
     )
+    parser.add_argument(
+        "--new-servers", action="store_true", help="start each server anew for each round"
+    )
     parser.add_argument("--measure", nargs="+", default=[], help="costly measures: ssd, csv")
     parser.add_argument(
         "--dir", type=new_directory, default=SCRATCH, help="data of servers (%(default)s)"
@@ -138,6 +141,7 @@ def make_plan(chosen: argparse.Namespace) -> Plan:
         durable=plan.budget.durable and not chosen.not_durable,
         direct_io=plan.budget.direct_io and not chosen.page_cache,
         thread_pool=plan.budget.thread_pool or chosen.thread_pool,
+        new_servers=plan.budget.new_servers or chosen.new_servers,
         connections=max(plan.budget.connections, threads + OTHER_CONNECTIONS),
     )
     plan = dataclasses.replace(

@@ -95,11 +95,12 @@ def _box(title: str, lines: Sequence[str]) -> list[str]:
 def _machine(report: Report) -> str:
     machine, budget = report.run.machine, report.run.budget
     durable = "a sync for each commit" if budget["durable"] else "a sync a second"
-    pool = ", MariaDB's thread pool" if budget["thread_pool"] else ""
+    more = ", MariaDB's thread pool" if budget["thread_pool"] else ""
+    more += ", a new server for each round" if budget.get("new_servers") else ""
     return (
         f"{machine.get('processor', '')}, {machine.get('cores', '?')} cores, "
         f"{bytes_text(float(machine.get('memory_bytes', 0)))} of memory; "
-        f"{bytes_text(float(budget['memory_bytes']))} for each engine, {durable}{pool}"
+        f"{bytes_text(float(budget['memory_bytes']))} for each engine, {durable}{more}"
     )
 
 

@@ -109,7 +109,8 @@ function about() {
     `${format(budget.memory_bytes, "B")} for each engine, ` +
       (budget.durable ? "a sync for each commit" : "a sync a second") +
       (budget.direct_io ? ", past the page cache" : ", through the page cache") +
-      (budget.thread_pool ? ", MariaDB's thread pool" : ""),
+      (budget.thread_pool ? ", MariaDB's thread pool" : "") +
+      (budget.new_servers ? ", a new server for each round" : ""),
     machine.busy_cores === undefined ? "" : `${machine.busy_cores.toFixed(1)} cores at other work before it`,
     "ratios of short rounds next to each other; intervals of 95 %",
   ].filter(Boolean).join(" · ");

@@ -89,6 +89,7 @@ def commands(report: Report) -> dict[str, str]:
     options += [] if budget["durable"] else ["--not-durable"]
     options += [] if budget["direct_io"] else ["--page-cache"]
     options += ["--thread-pool"] if budget["thread_pool"] else []
+    options += ["--new-servers"] if budget.get("new_servers") else []
     costly = _costly(report)
     options += ["--measure", *costly] if costly else []
     specs = [target.spec for target in report.targets]

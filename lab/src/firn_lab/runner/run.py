@@ -263,7 +263,8 @@ class Runner:
         self.require_space()
         self._warn(busy)
         needed = len(self._targets) * (self.plan.budget.memory_bytes + SERVER_EXTRA_BYTES)
-        self.freeze = needed < available_memory_bytes()
+        fits = needed < available_memory_bytes()
+        self.freeze = fits and not self.plan.budget.new_servers
         targets = self._look_at_targets()
         self._require_work(workloads, targets)
         cases = [CaseRun(self._case_row(each), each) for each in workloads]

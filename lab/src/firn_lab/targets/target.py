@@ -40,6 +40,9 @@ class Budget:
     connections: int = 400
     # Limit on the open files of a private MariaDB; None leaves the limit of the lab's own process.
     descriptors: int | None = None
+    # Whether each round has a server that was started for it. The memory that a server gets at its
+    # start can decide more than its code; with many starts that becomes a part of the interval.
+    new_servers: bool = False
 
 
 @dataclass(frozen=True)
