@@ -2,7 +2,7 @@
 
 use super::read_mode::{LockWait, ReadMode};
 use crate::base::{ErrorKind, Result};
-use crate::txn::{Granted, LockMode, Transaction, WaitPolicy};
+use crate::txn::{Granted, LockMode, Savepoint, Transaction, WaitPolicy};
 
 /// Semi-consistent reading: if another transaction has locked a row, a scan of the clustered index
 /// shows the row as it was last committed. If that row matches, the caller asks for it again, by a
@@ -37,6 +37,8 @@ pub(super) struct RowLock {
     /// Whether the read of the last row has locked the row or noted it for the validation, and the
     /// transaction had neither locked nor noted it before.
     newly: bool,
+    /// The last write of the transaction when `newly` was set. The row was not written up to then.
+    written_to: Savepoint,
     /// The values of the entry last read that a unique index declares unique, if reading the entry
     /// has locked them; otherwise empty.
     entry: Vec<u8>,
@@ -55,6 +57,7 @@ impl RowLock {
             wait: LockWait::Wait,
             semi: SemiConsistent::Off,
             newly: false,
+            written_to: Savepoint::default(),
             entry: Vec::new(),
             ahead: Vec::new(),
             waited: false,
@@ -229,6 +232,7 @@ impl RowLock {
         match txn.lock(row_key, mode, policy) {
             Ok(granted) => {
                 self.newly = self.was_ahead(txn, row_key, row_key)? || granted.newly;
+                self.written_to = txn.savepoint();
                 self.waited |= granted.waited;
                 Ok(LockOutcome::Yes)
             }
@@ -265,7 +269,13 @@ impl RowLock {
         self.forget_shown();
         let newly = self.is_on() && std::mem::take(&mut self.newly);
         let entry = std::mem::take(&mut self.entry);
-        if !newly && entry.is_empty() || txn.has_written(row_key).unwrap_or(true) {
+        if !newly && entry.is_empty() {
+            return;
+        }
+        // Without a write since the lock there is none of this row. Most rows end here: after many
+        // writes the lookup costs more than the lock, and may read a file.
+        let wrote_since = !newly || txn.savepoint() != self.written_to;
+        if wrote_since && txn.has_written(row_key).unwrap_or(true) {
             return;
         }
         if newly {
