@@ -800,6 +800,9 @@ impl Cursor {
             if has_row {
                 return Ok(true);
             }
+            if matches!(read, FetchOutcome::Skipped) {
+                self.give_back_gap(txn);
+            }
             self.at_start = false;
             found = self.pass(txn, forward)?;
         }

@@ -47,9 +47,11 @@ use std::sync::Arc;
 pub(super) enum FetchOutcome {
     /// The row of the entry is in the record buffer.
     Row,
-    /// The reader passes the entry over: either another transaction has locked its row and the
-    /// reader skips locked rows, or the transaction hides the row.
+    /// The reader passes the entry over, because the transaction hides the row.
     Nothing,
+    /// The reader passes the entry over, because another transaction has locked its row and the
+    /// reader skips locked rows.
+    Skipped,
     /// The entry existed when the scan reached it, and was gone once the row was locked. The row
     /// may now have another entry in the index, even where the scan has passed.
     Gone,
@@ -491,7 +493,7 @@ impl RowFetch {
         if let Some(len) = unique_len {
             let declared = &self.entry_key[..len];
             match self.lock.take_entry(txn, declared, &self.row_key)? {
-                LockOutcome::Skip => return Ok(FetchOutcome::Nothing),
+                LockOutcome::Skip => return Ok(FetchOutcome::Skipped),
                 LockOutcome::Yes | LockOutcome::Shown => {}
             }
             // After a wait, check that the entry still exists. If it is gone, its row may no longer
@@ -505,7 +507,7 @@ impl RowFetch {
         let unlocked = match entry_suffices {
             true => false,
             false => match self.lock.take(txn, &self.row_key, self.clustered)? {
-                LockOutcome::Skip => return Ok(FetchOutcome::Nothing),
+                LockOutcome::Skip => return Ok(FetchOutcome::Skipped),
                 LockOutcome::Yes => false,
                 LockOutcome::Shown => true,
             },

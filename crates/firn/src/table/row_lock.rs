@@ -20,6 +20,36 @@ enum SemiConsistent {
     Shown,
 }
 
+/// What a read has added to the transaction's lock of a key. If the row does not match, it is
+/// given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LockGain {
+    /// The transaction had the lock before.
+    Nothing,
+    /// The lock was shared before, and is exclusive now.
+    Exclusive,
+    /// The transaction had no lock of the key before.
+    Lock,
+}
+
+impl LockGain {
+    fn of(granted: Granted) -> Self {
+        match granted {
+            Granted { newly: true, .. } => Self::Lock,
+            Granted { upgraded: true, .. } => Self::Exclusive,
+            _ => Self::Nothing,
+        }
+    }
+
+    fn give_back(self, txn: &Transaction, key: &[u8]) {
+        match self {
+            Self::Nothing => {}
+            Self::Exclusive => txn.share_lock(key),
+            Self::Lock => txn.unlock(key),
+        }
+    }
+}
+
 /// Outcome of locking a row.
 pub(super) enum LockOutcome {
     Yes,
@@ -34,17 +64,22 @@ pub(super) struct RowLock {
     mode: ReadMode,
     wait: LockWait,
     semi: SemiConsistent,
-    /// Whether the read of the last row has locked the row or noted it for the validation, and the
-    /// transaction had neither locked nor noted it before.
-    newly: bool,
-    /// The last write of the transaction when `newly` was set. The row was not written up to then.
+    /// Whether the read of the last row has noted the row for the validation, and the transaction
+    /// had not noted it before.
+    noted: bool,
+    /// What the read of the last row has added to the row's lock.
+    gained: LockGain,
+    /// The last write of the transaction when `gained` was set. If it is not `Nothing`, the row was
+    /// not written up to then.
     written_to: Savepoint,
     /// The values of the entry last read that a unique index declares unique, if reading the entry
-    /// has locked them; otherwise empty.
+    /// has added to their lock; otherwise empty.
     entry: Vec<u8>,
-    /// Keys that the scan has locked, that the transaction had not locked before, and that the scan
-    /// will meet again, because it went back. They are rows, or values of a unique index.
-    ahead: Vec<Vec<u8>>,
+    /// What reading the entry has added to the lock of `entry`.
+    entry_gained: LockGain,
+    /// Keys to whose locks the scan has added, and that the scan will meet again, because it went
+    /// back. They are rows, or values of a unique index.
+    ahead: Vec<(Vec<u8>, LockGain)>,
     /// Whether the lock of the last row or of its entry was granted after a wait, so that others
     /// may have committed ahead of the scan.
     waited: bool,
@@ -56,9 +91,11 @@ impl RowLock {
             mode: ReadMode::Snapshot,
             wait: LockWait::Wait,
             semi: SemiConsistent::Off,
-            newly: false,
+            noted: false,
+            gained: LockGain::Nothing,
             written_to: Savepoint::default(),
             entry: Vec::new(),
+            entry_gained: LockGain::Nothing,
             ahead: Vec::new(),
             waited: false,
         }
@@ -74,11 +111,12 @@ impl RowLock {
     /// Notes that the scan goes back and will meet again the row that it locked last. If the row
     /// does not match then, the lock may be released, as if that second read had taken it.
     pub(super) fn meet_again(&mut self, row_key: &[u8]) {
-        if self.newly {
-            self.will_meet(row_key);
+        if self.gained != LockGain::Nothing {
+            self.ahead.push((row_key.to_vec(), self.gained));
         }
         if !self.entry.is_empty() {
-            self.ahead.push(std::mem::take(&mut self.entry));
+            let entry = std::mem::take(&mut self.entry);
+            self.ahead.push((entry, self.entry_gained));
         }
     }
 
@@ -86,19 +124,32 @@ impl RowLock {
     /// the entry, and that the transaction had not locked `key` before. So the lock can be released
     /// if the row turns out not to match.
     pub(super) fn will_meet(&mut self, key: &[u8]) {
-        self.ahead.push(key.to_vec());
+        self.ahead.push((key.to_vec(), LockGain::Lock));
     }
 
-    /// Whether [`Self::will_meet`] or [`Self::meet_again`] has noted `key`, so that its lock may be
-    /// released if the row does not match. Removes the key from `ahead`. False if the statement has
-    /// written the row meanwhile, by a trigger or a cascade: then the locks of the row and of its
-    /// entry must stay.
-    fn was_ahead(&mut self, txn: &Transaction, key: &[u8], row_key: &[u8]) -> Result<bool> {
-        let Some(at) = self.ahead.iter().position(|other| other == key) else {
-            return Ok(false);
+    /// What the scan has added to the lock of `key`, by this grant or when it met the key before
+    /// ([`Self::will_meet`], [`Self::meet_again`]). Removes the key from `ahead`. Nothing if the
+    /// statement has written the row meanwhile, by a trigger or a cascade: then the locks of the
+    /// row and of its entry must stay.
+    fn gain(
+        &mut self,
+        txn: &Transaction,
+        granted: Granted,
+        key: &[u8],
+        row_key: &[u8],
+    ) -> Result<LockGain> {
+        let gained = LockGain::of(granted);
+        let Some(at) = self.ahead.iter().position(|(other, _)| other == key) else {
+            return Ok(gained);
         };
-        self.ahead.swap_remove(at);
-        Ok(!txn.has_written(row_key)?)
+        let (_, before) = self.ahead.swap_remove(at);
+        Ok(match gained {
+            LockGain::Lock => gained,
+            _ if txn.has_written(row_key)? => LockGain::Nothing,
+            LockGain::Nothing => before,
+            // A shared lock of the scan itself has become exclusive.
+            LockGain::Exclusive => before,
+        })
     }
 
     /// Whether the cursor's reads take shared locks.
@@ -123,7 +174,7 @@ impl RowLock {
 
     /// Notes the row at `row_key` for the validation.
     pub(super) fn note(&mut self, txn: &mut Transaction, row_key: &[u8]) {
-        self.newly = match self.mode {
+        self.noted = match self.mode {
             ReadMode::Validated(LockMode::Exclusive) => txn.note_write(row_key),
             ReadMode::Validated(LockMode::Shared) => txn.note_read(row_key),
             _ => false,
@@ -132,7 +183,7 @@ impl RowLock {
 
     /// Removes the row last read from the validation set, if reading it has added it.
     pub(super) fn forget_note(&mut self, txn: &mut Transaction, row_key: &[u8]) {
-        if self.notes() && std::mem::take(&mut self.newly) {
+        if self.notes() && std::mem::take(&mut self.noted) {
             match self.mode {
                 ReadMode::Validated(LockMode::Exclusive) => txn.forget_write(row_key),
                 _ => txn.forget_read(row_key),
@@ -178,7 +229,8 @@ impl RowLock {
     /// Forgets that the read of the last row took the locks of the row and its entry, because the
     /// cursor is about to lock another row. The locks stay.
     pub(super) fn forget_last(&mut self) {
-        self.newly = false;
+        self.noted = false;
+        self.gained = LockGain::Nothing;
         self.entry.clear();
         self.waited = false;
     }
@@ -203,7 +255,8 @@ impl RowLock {
         let Some(granted) = self.wait_for(txn, declared)? else {
             return Ok(LockOutcome::Skip);
         };
-        if self.was_ahead(txn, declared, row_key)? || granted.newly {
+        self.entry_gained = self.gain(txn, granted, declared, row_key)?;
+        if self.entry_gained != LockGain::Nothing {
             self.entry.extend_from_slice(declared);
         }
         self.waited = granted.waited;
@@ -231,7 +284,7 @@ impl RowLock {
         };
         match txn.lock(row_key, mode, policy) {
             Ok(granted) => {
-                self.newly = self.was_ahead(txn, row_key, row_key)? || granted.newly;
+                self.gained = self.gain(txn, granted, row_key, row_key)?;
                 self.written_to = txn.savepoint();
                 self.waited |= granted.waited;
                 Ok(LockOutcome::Yes)
@@ -262,27 +315,28 @@ impl RowLock {
         }
     }
 
-    /// Releases the locks of the row last read and of its entry, if reading that row took them.
-    /// They stay if the transaction has written the row since, by the cascade of a function in the
-    /// condition for example, or if a damaged file leaves that open.
+    /// Gives back what reading the last row has added to the locks of the row and of its entry. The
+    /// locks stay as they are if the transaction has written the row since, by the cascade of a
+    /// function in the condition for example, or if a damaged file leaves that open.
     pub(super) fn give_back(&mut self, txn: &Transaction, row_key: &[u8]) {
         self.forget_shown();
-        let newly = self.is_on() && std::mem::take(&mut self.newly);
+        let gained = match self.is_on() {
+            true => std::mem::replace(&mut self.gained, LockGain::Nothing),
+            false => LockGain::Nothing,
+        };
         let entry = std::mem::take(&mut self.entry);
-        if !newly && entry.is_empty() {
+        if gained == LockGain::Nothing && entry.is_empty() {
             return;
         }
         // Without a write since the lock there is none of this row. Most rows end here: after many
         // writes the lookup costs more than the lock, and may read a file.
-        let wrote_since = !newly || txn.savepoint() != self.written_to;
+        let wrote_since = gained == LockGain::Nothing || txn.savepoint() != self.written_to;
         if wrote_since && txn.has_written(row_key).unwrap_or(true) {
             return;
         }
-        if newly {
-            txn.unlock(row_key);
-        }
+        gained.give_back(txn, row_key);
         if !entry.is_empty() {
-            txn.unlock(&entry);
+            self.entry_gained.give_back(txn, &entry);
         }
     }
 }

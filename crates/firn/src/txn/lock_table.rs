@@ -84,9 +84,12 @@ pub enum WaitPolicy {
 /// How a lock was granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Granted {
-    /// Whether the owner held no lock on the key before. If it held one, even a shared one, the
-    /// caller must not release the lock when the row turns out not to match.
+    /// Whether the owner held no lock on the key before. If it held one, the caller must not
+    /// release the lock when the row turns out not to match.
     pub newly: bool,
+    /// Whether the owner held the key in shared mode before, and holds it exclusively now. If the
+    /// row turns out not to match, the caller may [share](LockTable::share) the lock again.
+    pub upgraded: bool,
     /// Whether another owner's lock blocked the request at first. Rows that the caller read before
     /// the request may be stale then.
     pub waited: bool,
@@ -234,6 +237,7 @@ impl LockTable {
             }
             return Ok(Granted {
                 newly: locked.newly,
+                upgraded: locked.upgraded,
                 waited: false,
             });
         }

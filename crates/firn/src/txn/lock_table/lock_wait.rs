@@ -41,6 +41,7 @@ impl LockTable {
                 }
                 return Ok(Granted {
                     newly: locked.newly,
+                    upgraded: locked.upgraded,
                     waited: true,
                 });
             }
@@ -52,6 +53,7 @@ impl LockTable {
         }
         Ok(Granted {
             newly: !waiter.upgrade,
+            upgraded: waiter.upgrade,
             waited: true,
         })
     }

@@ -21,6 +21,8 @@ pub(super) struct LockedRows {
 pub(super) struct GrantedAtOnce {
     /// Whether the owner did not hold the key before.
     pub(super) newly: bool,
+    /// Whether the owner held the key in shared mode before, and holds it exclusively now.
+    pub(super) upgraded: bool,
     /// Number of rows of the hash table that the owner holds now, if this grant added one;
     /// otherwise 0. The caller merges the owner's locks if the number exceeds the merge threshold.
     /// Rows that the last merge had to leave in the hash table, because they have queues, do not
@@ -31,10 +33,11 @@ pub(super) struct GrantedAtOnce {
 }
 
 impl GrantedAtOnce {
-    /// The owner held the key before.
+    /// The owner held the key before, in the mode that it asks for or a stronger one.
     fn before() -> Self {
         Self {
             newly: false,
+            upgraded: false,
             rows: 0,
             overtakes: false,
         }
@@ -43,6 +46,7 @@ impl GrantedAtOnce {
     /// A grant to an owner that held the row shared and now holds it exclusive.
     fn upgraded(row: &LockQueue) -> Self {
         Self {
+            upgraded: true,
             overtakes: row.queue().next().is_some(),
             ..Self::before()
         }
@@ -55,6 +59,7 @@ impl GrantedAtOnce {
         held.keys.push(key);
         Self {
             newly: true,
+            upgraded: false,
             rows: held.keys.len() - held.stuck.min(held.keys.len()),
             overtakes: false,
         }
@@ -91,7 +96,10 @@ fn attempt(
             let mut own = owner.merged.lock();
             own.remove(key);
             own.insert(key, mode);
-            return Some(GrantedAtOnce::before());
+            return Some(GrantedAtOnce {
+                upgraded: true,
+                ..GrantedAtOnce::before()
+            });
         }
         if registry.append(owner, key, mode) {
             return Some(GrantedAtOnce {

@@ -6,6 +6,7 @@ use LockMode::{Exclusive, Shared};
 const BRIEF: WaitPolicy = WaitPolicy::Wait { timeout_micros: 1 };
 const NEWLY: Granted = Granted {
     newly: true,
+    upgraded: false,
     waited: false,
 };
 
@@ -14,9 +15,13 @@ fn a_lock_is_newly_granted_once() {
     for table in tables() {
         let owner = LockOwner::new(1, 0);
         assert_eq!(table.acquire(&owner, b"a", Shared, LONG).unwrap(), NEWLY);
-        for mode in [Shared, Exclusive, Shared] {
-            let granted = table.acquire(&owner, b"a", mode, LONG).unwrap();
-            assert_eq!((granted.newly, granted.waited), (false, false));
+        for (mode, upgraded) in [(Shared, false), (Exclusive, true), (Shared, false)] {
+            let expected = Granted {
+                newly: false,
+                upgraded,
+                waited: false,
+            };
+            assert_eq!(table.acquire(&owner, b"a", mode, LONG).unwrap(), expected);
         }
         assert_eq!(table.holds(&owner, b"a"), Some(Exclusive));
         assert_eq!(owner.locks_held(), 1);
