@@ -91,7 +91,7 @@ impl Shared {
             // pay: then the node may have lost all, and gets it again.
             let pays = node
                 .hit_shares
-                .pays(&self.file_times, class, node.latency_us());
+                .pays(&self.costs, class, node.latency_us());
             return !pays && second();
         }
         match class.admission() {
