@@ -136,6 +136,25 @@ fn reads_that_take_long_from_the_pool_are_made_of_the_file_until_tries_have_fade
 }
 
 #[test]
+fn what_the_file_brings_sooner_in_any_case_is_not_put_twice() {
+    let world = World::new(&[A]);
+    world.put(0..10);
+    let class = Class::Scan;
+    let offers = || {
+        let offers = (0..3).map(|_| world.pool.offer(&name(0), class, &content(0)));
+        offers.filter(|taken| *taken).count()
+    };
+    world.pool.note_file_read(class, 900);
+    let ring = world.pool.shared.ring.load();
+    let shares = &ring.nodes()[0].hit_shares;
+    (0..500).for_each(|_| shares.on_answer(class, false));
+    assert_eq!(outlook(&world, 0, class), Outlook::Tries);
+    assert!(offers() > 0, "the node may have lost it");
+    world.pool.note_pool_read(class, 1000);
+    assert_eq!(offers(), 0);
+}
+
+#[test]
 fn blocks_of_compactions_leave_half_of_the_queue_to_queries() {
     let network = Arc::new(MemPool::new(1));
     network.start(A, 64 * MIB);
