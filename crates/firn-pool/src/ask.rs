@@ -1,6 +1,12 @@
 //! Whether asking a node pays: a class whose share of hits on the node is p asks if p > P / L,
-//! where
-//! P is the time of an answer of the node and L the time of a read of the file.
+//! where P is the time of an answer of the node and L the time of a read of the file.
+//!
+//! A read of a scan or of a large value is many bytes in several answers. So P is the time that
+//! such a read took from the pool, where the caller reports it, but never less than an answer.
+//!
+//! ```text
+//! disk of 120 µs, window of 256 KiB: an answer 50 µs < L = 130 µs < the window 300 µs: the file
+//! ```
 //!
 //! The share is the node's own, so one that came back empty does not spoil the others.
 
@@ -25,11 +31,20 @@ struct HitShare {
     refusals: AtomicU32,
 }
 
-/// Times of reads of files, by class.
+/// What reads take, from files and from the pool.
 #[derive(Default)]
-pub struct FileTimes([FileTime; CLASSES]);
+pub struct ReadCosts {
+    /// From files.
+    pub files: ReadTimes,
+    /// From the pool: reads for which the caller would have read the file once.
+    pub pool: ReadTimes,
+}
 
-struct FileTime {
+/// Times of reads, by class.
+#[derive(Default)]
+pub struct ReadTimes([ReadTime; CLASSES]);
+
+struct ReadTime {
     us: MeanLatency,
     is_known: AtomicBool,
 }
@@ -44,7 +59,7 @@ impl Default for HitShare {
     }
 }
 
-impl Default for FileTime {
+impl Default for ReadTime {
     fn default() -> Self {
         Self {
             us: MeanLatency::new(0),
@@ -66,11 +81,10 @@ impl HitShares {
         share.store(new, Relaxed);
     }
 
-    /// Whether asking the node pays, which answers after `pool_us`.
-    pub fn pays(&self, files: &FileTimes, class: Class, pool_us: f64) -> bool {
-        let file = &files.0[class.index()];
+    /// Whether asking the node pays, which answers after `answer_us`.
+    pub fn pays(&self, costs: &ReadCosts, class: Class, answer_us: f64) -> bool {
         let share = f64::from(self.0[class.index()].share.load(Relaxed)) / f64::from(ONE);
-        !file.is_known.load(Relaxed) || share * file.us.us() > pool_us
+        costs.pays(class, share, answer_us)
     }
 
     /// Whether the node is asked although it does not pay.
@@ -79,15 +93,39 @@ impl HitShares {
     }
 }
 
-impl FileTimes {
-    /// A block was read from its file in so many microseconds.
-    pub fn on_file_read(&self, class: Class, us: u64) {
-        let file = &self.0[class.index()];
-        if file.is_known.swap(true, Relaxed) {
-            file.us.add(us);
-        } else {
-            file.us.set(us);
+impl ReadCosts {
+    /// Whether asking a node pays that has this share of the blocks and answers after `answer_us`.
+    pub fn pays(&self, class: Class, share: f64, answer_us: f64) -> bool {
+        match (self.files.us(class), self.pool.us(class)) {
+            (Some(file_us), pool_us) => share * file_us > pool_us.unwrap_or(0.0).max(answer_us),
+            // The time of the file is not known. After the first measured read from the pool the
+            // file is read: else a pool that has everything would never be compared.
+            (None, pool_us) => pool_us.is_none(),
         }
+    }
+}
+
+impl ReadTimes {
+    fn us(&self, class: Class) -> Option<f64> {
+        let time = &self.0[class.index()];
+        time.is_known.load(Relaxed).then(|| time.us.us())
+    }
+
+    /// A read took so many microseconds.
+    pub fn on_read(&self, class: Class, us: u64) {
+        let time = &self.0[class.index()];
+        if time.is_known.load(Relaxed) {
+            time.us.add(us);
+        } else {
+            time.us.set(us);
+            time.is_known.store(true, Relaxed);
+        }
+    }
+
+    /// A class that does not pay has asked nevertheless. That was one block, so it does not show
+    /// what a whole read takes now. Instead the old time fades until a whole read is made.
+    pub fn on_try(&self, class: Class) {
+        self.0[class.index()].us.fade();
     }
 }
 

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 const FRACTION: u32 = 16;
 /// Share of a new sample in the mean.
 const SHARE: i64 = 16;
+/// Share of the mean that [`MeanLatency::fade`] takes away.
+const FADES: u32 = 32;
 
 /// A moving mean of times. Racing updates may lose a sample.
 pub struct MeanLatency(AtomicU32);
@@ -28,6 +30,12 @@ impl MeanLatency {
         // Rounded away from the mean, so that it arrives at a constant sample.
         let step = (sample - old + (sample - old).signum() * (SHARE - 1)) / SHARE;
         self.0.store((old + step) as u32, Relaxed);
+    }
+
+    /// Takes a part of the mean away: it is old, and there is no sample.
+    pub fn fade(&self) {
+        let old = self.0.load(Relaxed);
+        self.0.store(old - old.div_ceil(FADES), Relaxed);
     }
 
     /// The mean, microseconds.
@@ -69,6 +77,10 @@ mod tests {
         assert_eq!(mean.us(), 30.0);
         mean.add(190);
         assert_eq!(mean.us(), 40.0);
+        mean.fade();
+        assert_eq!(mean.us(), 38.75);
+        (0..1000).for_each(|_| mean.fade());
+        assert_eq!(mean.us(), 0.0);
         mean.add(u64::MAX);
         assert!(mean.us() > 60_000.0 && mean.us() < 70_000.0);
     }

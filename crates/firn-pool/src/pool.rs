@@ -14,7 +14,7 @@ mod gets;
 mod puts;
 mod thread;
 
-use crate::ask::FileTimes;
+use crate::ask::ReadCosts;
 use crate::cipher::{Cipher, Key};
 use crate::class::{CLASSES, Class};
 use crate::counters::{PoolStats, SkipCounters};
@@ -63,7 +63,7 @@ struct Shared {
     ring: ArcSwap<Ring>,
     setting_nodes: Mutex<()>,
     known: Known,
-    file_times: FileTimes,
+    costs: ReadCosts,
     first_touches: FirstTouches,
     hot: HotBlocks,
     hot_turns: AtomicUsize,
@@ -104,7 +104,7 @@ impl Pool {
             ring: ArcSwap::default(),
             setting_nodes: Mutex::default(),
             known: Known::new(options.table_bytes_max),
-            file_times: FileTimes::default(),
+            costs: ReadCosts::default(),
             first_touches: FirstTouches::new(options.first_touches),
             hot: HotBlocks::new(),
             hot_turns: AtomicUsize::new(0),
@@ -176,7 +176,14 @@ impl Pool {
     /// A block of this class was read from its file in so many microseconds. The pool compares that
     /// with its own times.
     pub fn note_file_read(&self, class: Class, us: u64) {
-        self.shared.file_times.on_file_read(class, us);
+        self.shared.costs.files.on_read(class, us);
+    }
+
+    /// A read of the pool, for which the caller would have read the file once, has taken so many
+    /// microseconds. All of it came or a part. A class of which no such reads are noted is compared
+    /// by the time of an answer.
+    pub fn note_pool_read(&self, class: Class, us: u64) {
+        self.shared.costs.pool.on_read(class, us);
     }
 
     /// The figures of now.

@@ -72,7 +72,7 @@ impl Pool {
                 return Outlook::Passes;
             }
             let shares = &node.hit_shares;
-            match shares.pays(&shared.file_times, class, node.latency_us()) {
+            match shares.pays(&shared.costs, class, node.latency_us()) {
                 true => Outlook::Asks,
                 false => Outlook::Tries,
             }
@@ -239,9 +239,12 @@ impl Shared {
             return None;
         }
         let shares = &node.hit_shares;
-        if !shares.pays(&self.file_times, class, node.latency_us()) && !shares.tries(class) {
-            add(&skips.unprofitable, 1);
-            return None;
+        if !shares.pays(&self.costs, class, node.latency_us()) {
+            if !shares.tries(class) {
+                add(&skips.unprofitable, 1);
+                return None;
+            }
+            self.costs.pool.on_try(class);
         }
         Some(target)
     }

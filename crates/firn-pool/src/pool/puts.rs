@@ -86,13 +86,13 @@ impl Shared {
                 .is_second(short, self.clock.now_us() / 1_000_000)
         };
         if self.known.contains(short) {
-            // Its answer was late, and the node has it. Or it was not asked for because that does
-            // not
-            // pay: then the node may have lost all, and gets it again.
-            let pays = node
-                .hit_shares
-                .pays(&self.file_times, class, node.latency_us());
-            return !pays && second();
+            // Its answer was late, and the node has it. Or it was not asked for because the node
+            // has too little: then it may have lost all, and gets it again. What the file brings
+            // sooner in any case is not put twice.
+            let us = node.latency_us();
+            let has_too_little =
+                self.costs.pays(class, 1.0, us) && !node.hit_shares.pays(&self.costs, class, us);
+            return has_too_little && second();
         }
         match class.admission() {
             Admission::First => true,

@@ -433,18 +433,21 @@ impl BlobFile {
     }
 
     /// Adds to `reads` a prefetch of the part of a blob that `extent` describes. Does nothing if
-    /// the file is not open, or if the memory pool would be asked for the blob.
+    /// the file is not open, or if the memory pool would be asked for the blob. With a memory pool,
+    /// neither if the blob `is_next`, so its reader will not wait longer: the time of a read that
+    /// was announced shows nothing, and tries of the pool would end where all reads are announced.
     pub(super) fn prefetch(
         &self,
         blob: &BlobRef,
         extent: &BlobReadExtent,
+        is_next: bool,
         reads: &mut PrefetchBatch,
     ) {
         if let Some(opened) = self.physical.load().opened()
             && let Some(at) = opened.locate(blob.offset)
         {
             match opened.pooled(blob, ReadClass::Blob) {
-                Some(pooled) if pooled.would_ask() => return,
+                Some(pooled) if is_next || pooled.would_ask() => return,
                 Some(pooled) => pooled.announce_file(),
                 None => {}
             }

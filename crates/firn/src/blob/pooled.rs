@@ -64,28 +64,46 @@ impl PooledBlob<'_> {
             ..
         } = *self.blob;
         let is_right = |bytes: &[u8]| placed(bytes, file, offset) == checksum;
-        if extent.table == 0 {
-            return self.pool.get(self.name(0), self.class, stored, is_right);
+        let begun_us = self.pool.now_us();
+        let (came, all) = if extent.table == 0 {
+            let came = self.pool.get(self.name(0), self.class, stored, is_right);
+            (usize::from(came), 1)
+        } else {
+            let (table, body) = stored.split_at_mut(extent.table);
+            match self.pool.get(self.name(0), self.class, table, is_right) {
+                true => self.fill_chunks(table, extent, body),
+                false => (0, 1),
+            }
+        };
+        if came > 0 {
+            self.pool.note_read(self.class, begun_us);
         }
-        let (table, body) = stored.split_at_mut(extent.table);
-        self.pool.get(self.name(0), self.class, table, is_right)
-            && self.fill_chunks(table, extent, body)
+        came == all
     }
 
-    fn fill_chunks(&self, table: &[u8], extent: &BlobReadExtent, body: &mut [u8]) -> bool {
+    /// Fills `body` with the chunks that the pool has. Returns how many came, and how many there
+    /// are.
+    fn fill_chunks(
+        &self,
+        table: &[u8],
+        extent: &BlobReadExtent,
+        body: &mut [u8],
+    ) -> (usize, usize) {
         let chunks: Vec<(Range<usize>, u64)> = chunks::places(table, extent.len).collect();
         let outlook = |piece| {
             self.pool
                 .pool()
                 .outlook(&self.name(piece), self.class, true)
         };
-        let known = |piece| outlook(piece) != PoolOutlook::Passes;
+        // Where asking does not pay, some chunks would be asked for and the file be read as well.
+        let asks = |piece| outlook(piece) == PoolOutlook::Asks;
         let fits = chunks
             .last()
             .is_some_and(|(last, _)| last.end <= body.len());
-        if !fits || !(1..=chunks.len() as u64).all(known) {
-            return false;
+        if !fits || !(1..=chunks.len() as u64).all(asks) {
+            return (0, chunks.len().max(1));
         }
+        let mut all_came = 0;
         for (batch, first) in chunks.chunks(BATCH_MAX).zip((0..).step_by(BATCH_MAX)) {
             let wanted: Vec<_> = batch
                 .iter()
@@ -102,11 +120,12 @@ impl PooledBlob<'_> {
                     body[batch[number].0.clone()].copy_from_slice(bytes);
                     came += 1;
                 });
+            all_came += came;
             if came < batch.len() {
-                return false;
+                break;
             }
         }
-        true
+        (all_came, chunks.len())
     }
 
     /// Reads from the file, and tells the pool how long that took.

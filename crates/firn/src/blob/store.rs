@@ -398,9 +398,11 @@ impl BlobStore {
             return;
         }
         let mut reads = PrefetchBatch::new();
-        for (blob, wanted) in blobs {
+        for (number, (blob, wanted)) in blobs.enumerate() {
             let extent = BlobReadExtent::of(blob, wanted);
-            self.file(blob.file).prefetch(blob, &extent, &mut reads);
+            let is_next = number == 0;
+            self.file(blob.file)
+                .prefetch(blob, &extent, is_next, &mut reads);
         }
         reads.start();
     }

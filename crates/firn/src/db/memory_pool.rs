@@ -142,6 +142,10 @@ impl BlockPool for MemoryPool {
         self.pool.delete(&pool_name(name), Class::Point);
     }
 
+    fn note_pool_read(&self, class: ReadClass, us: u64) {
+        self.pool.note_pool_read(pool_class(class, 1), us);
+    }
+
     fn note_file_read(&self, class: ReadClass, us: u64) {
         self.pool.note_file_read(pool_class(class, 1), us);
         // Blocks of the class `Range` are of another class of the pool if they come in a batch.

@@ -255,7 +255,23 @@ impl BlockFile {
             let offset = places.get(number).map_or(0, |place| place.start);
             is_intact(bytes, (pooled.id, offset))
         };
-        pooled.blocks.get_many(&wanted, class, &is_right, found);
+        let blocks = &pooled.blocks;
+        // A window of a scan is one read of the file. A single block may be the try of a window.
+        // Other classes ask for blocks that the file would bring one by one.
+        let is_window = class == ReadClass::Scan
+            && (places.len() > 1
+                || places
+                    .iter()
+                    .any(|place| self.outlook(class, place.start, true) == PoolOutlook::Asks));
+        let begun_us = blocks.now_us();
+        let mut came = 0;
+        blocks.get_many(&wanted, class, &is_right, &mut |number, bytes| {
+            came += 1;
+            found(number, bytes);
+        });
+        if is_window && came > 0 {
+            blocks.note_read(class, begun_us);
+        }
     }
 
     /// Announces a read of the block with this place in the file by adding it to `reads`: a read of

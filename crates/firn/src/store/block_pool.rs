@@ -86,6 +86,10 @@ pub trait BlockPool: Send + Sync + 'static {
     /// Forgets a block that nobody will read again.
     fn delete(&self, name: &BlockName);
 
+    /// A read from the pool for the purpose `class`, in place of one read of the file, has taken
+    /// this many microseconds.
+    fn note_pool_read(&self, class: ReadClass, us: u64);
+
     /// A file was read for the purpose `class` in this many microseconds.
     fn note_file_read(&self, class: ReadClass, us: u64);
 }

@@ -154,6 +154,20 @@ impl PooledBlocks {
             .for_each(|(n, _)| missing(n));
     }
 
+    /// Now, for [`Self::note_read`].
+    pub fn now_us(&self) -> u64 {
+        self.env.monotonic_micros()
+    }
+
+    /// Tells the pool how long a read from it took that began at `begun_us`, and for which the
+    /// caller would have read the file once. Without that, all its bytes are compared with the time
+    /// of one answer. A read of which a part came counts: its reader has waited, and goes to the
+    /// file nevertheless. One of which nothing came may have asked nobody.
+    pub fn note_read(&self, class: ReadClass, begun_us: u64) {
+        let us = self.now_us().saturating_sub(begun_us);
+        self.pool.note_pool_read(class, us);
+    }
+
     /// Reads a file, and tells the pool how long that took.
     ///
     /// # Errors

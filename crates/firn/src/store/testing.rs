@@ -19,8 +19,12 @@ pub struct MapPool {
     pub down: Mutex<Vec<u64>>,
     /// Asking does not pay.
     pub slow: AtomicBool,
+    /// Asking does not pay, and each get of one block is a try.
+    pub tried: AtomicBool,
     /// The next puts that find no room.
     pub full: AtomicUsize,
+    /// Reads of the pool whose time was noted.
+    pub pool_reads: AtomicUsize,
     /// Reads of files whose time was noted.
     pub file_reads: AtomicUsize,
 }
@@ -82,7 +86,7 @@ impl BlockPool for MapPool {
     fn outlook(&self, name: &BlockName, _: ReadClass, _: bool) -> PoolOutlook {
         if !self.probably_has(name) || self.is_down(name) {
             PoolOutlook::Passes
-        } else if self.slow.load(Ordering::Relaxed) {
+        } else if self.slow.load(Ordering::Relaxed) || self.tried.load(Ordering::Relaxed) {
             PoolOutlook::Tries
         } else {
             PoolOutlook::Asks
@@ -100,6 +104,7 @@ impl BlockPool for MapPool {
         for (number, block) in blocks.iter().enumerate() {
             let stored = self.blocks.lock().get(&block.name).cloned();
             let silent = self.hangs.load(Ordering::Relaxed)
+                || self.tried.load(Ordering::Relaxed) && blocks.len() > 1
                 || self.slow.load(Ordering::Relaxed)
                 || self.is_down(&block.name);
             let Some(mut stored) = stored.filter(|_| !silent) else {
@@ -142,6 +147,10 @@ impl BlockPool for MapPool {
         if self.blocks.lock().remove(name).is_some() {
             self.calls.lock().push(PoolCall::Delete);
         }
+    }
+
+    fn note_pool_read(&self, _: ReadClass, _: u64) {
+        self.pool_reads.fetch_add(1, Ordering::Relaxed);
     }
 
     fn note_file_read(&self, _: ReadClass, _: u64) {

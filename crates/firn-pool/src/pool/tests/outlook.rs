@@ -111,6 +111,49 @@ fn batches_that_never_come_in_time_stop_paying_and_open_no_breaker() {
     assert!(asked < 40 * 5, "{asked}");
 }
 
+/// Reads of a class that are slow as a whole are left out, but not for ever.
+#[test]
+fn reads_that_take_long_from_the_pool_are_made_of_the_file_until_tries_have_faded_that() {
+    let world = World::new(&[A]);
+    world.put(0..10);
+    let class = Class::Scan;
+    world.pool.note_file_read(class, 900);
+    assert_eq!(outlook(&world, 0, class), Outlook::Asks);
+    world.pool.note_pool_read(class, 1000);
+    assert_eq!(outlook(&world, 0, class), Outlook::Tries);
+    world.pool.note_file_read(Class::Point, 900);
+    assert_eq!(outlook(&world, 0, Class::Point), Outlook::Asks);
+    let one = || world.pool.get(&wanted(0), class, &|_| true).is_some();
+    let refused = (0..1000).take_while(|_| {
+        one();
+        outlook(&world, 0, class) != Outlook::Asks
+    });
+    let refused = refused.count();
+    assert!((100..200).contains(&refused), "{refused}");
+    assert!(one(), "a get that pays forgets nothing");
+    (0..20).for_each(|_| world.pool.note_pool_read(class, 1000));
+    assert_eq!(outlook(&world, 0, class), Outlook::Tries);
+}
+
+#[test]
+fn what_the_file_brings_sooner_in_any_case_is_not_put_twice() {
+    let world = World::new(&[A]);
+    world.put(0..10);
+    let class = Class::Scan;
+    let offers = || {
+        let offers = (0..3).map(|_| world.pool.offer(&name(0), class, &content(0)));
+        offers.filter(|taken| *taken).count()
+    };
+    world.pool.note_file_read(class, 900);
+    let ring = world.pool.shared.ring.load();
+    let shares = &ring.nodes()[0].hit_shares;
+    (0..500).for_each(|_| shares.on_answer(class, false));
+    assert_eq!(outlook(&world, 0, class), Outlook::Tries);
+    assert!(offers() > 0, "the node may have lost it");
+    world.pool.note_pool_read(class, 1000);
+    assert_eq!(offers(), 0);
+}
+
 #[test]
 fn blocks_of_compactions_leave_half_of_the_queue_to_queries() {
     let network = Arc::new(MemPool::new(1));

@@ -3,7 +3,7 @@ use crate::base::checksum::xxh3;
 use crate::env::fault::{CallClass, Errno, Fault};
 use crate::env::{CountingEnv, Env, FaultEnv, MemEnv, ReadClass};
 use crate::store::testing::{MapPool, PoolCall};
-use crate::store::{FileKind, PooledBlocks, file_name};
+use crate::store::{BlockName, FileKind, PooledBlocks, file_name};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::path::Path;
 
@@ -487,7 +487,22 @@ fn pieces_of_values_come_from_a_pool_and_are_checked() {
     read_all(ReadClass::Blob, &mut buf);
     // Each value has its table, if it has chunks, and each chunk.
     assert_eq!(pool.len(), 2 * (3 + 3 + 4 + 5 + 40));
+    pool.pool_reads.store(0, Ordering::Relaxed);
     assert_eq!(read_all(ReadClass::Blob, &mut buf), 0, "all is in the pool");
+    assert_eq!(
+        pool.pool_reads.swap(0, Ordering::Relaxed),
+        28,
+        "the time of each is compared with the file's"
+    );
+    // Of those in chunks the table is tried, which shows nothing of the chunks.
+    pool.take_calls();
+    pool.tried.store(true, Ordering::Relaxed);
+    assert_eq!(read_all(ReadClass::Blob, &mut buf), 16);
+    assert_eq!(pool.pool_reads.swap(0, Ordering::Relaxed), 12);
+    let mut gets = pool.take_calls().into_iter();
+    let of_one = |call| matches!(call, PoolCall::Get(_, 1, _) | PoolCall::Offer(_));
+    assert!(gets.all(of_one), "no chunks are asked for");
+    pool.tried.store(false, Ordering::Relaxed);
     pool.take_calls();
     assert_eq!(read_all(ReadClass::Verify, &mut buf), 28);
     assert_eq!(pool.take_calls(), [], "a check reads the file");
@@ -500,8 +515,19 @@ fn pieces_of_values_come_from_a_pool_and_are_checked() {
     }
     pool.lies.store(false, Ordering::Relaxed);
     pool.hangs.store(false, Ordering::Relaxed);
-    // The time of a read that was announced is not that of the file, and nobody asks the pool.
-    for (announced, noted) in [(false, 14), (true, 0)] {
+    // Chunks that come without the others have taken their time.
+    read_all(ReadClass::Blob, &mut buf);
+    pool.change(|name, stored| {
+        if matches!(name, BlockName::BlobPiece { piece: 2, .. }) {
+            stored[0] ^= 1;
+        }
+    });
+    pool.pool_reads.store(0, Ordering::Relaxed);
+    assert_eq!(read_all(ReadClass::Blob, &mut buf), 8);
+    assert_eq!(pool.pool_reads.load(Ordering::Relaxed), 28);
+    // The time of a read that was announced is not that of the file, and nobody asks the pool. The
+    // first one is not announced, so that both are known where all values are read like this.
+    for (announced, noted) in [(false, 14), (true, 1)] {
         pool.retain(|_| false);
         if announced {
             store.prefetch(all.iter().map(|(blob, value)| (blob, value.len() as u64)));

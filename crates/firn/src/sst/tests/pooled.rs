@@ -244,6 +244,46 @@ fn a_scan_asks_for_a_window_in_one_batch() {
     assert!(reads.0 > 0 && reads.1 == 0, "{reads:?}");
 }
 
+/// Each window that the pool has served, wholly or in part, is compared with a read of the file.
+#[test]
+fn the_time_of_each_window_that_comes_from_the_pool_is_noted() {
+    let file = Pooled::new(wordy(dictionary_options(), 4 << 20));
+    let wanted = content(&file.open(), ReadClass::Range, true);
+    // Times that were noted, and windows that were asked for.
+    let scan = || {
+        file.pool.pool_reads.store(0, Ordering::Relaxed);
+        file.pool.take_calls();
+        assert_eq!(content(&file.open(), ReadClass::Range, true), wanted);
+        let gets = file.gets().into_iter();
+        let windows = gets.filter(|(class, ..)| *class == ReadClass::Scan);
+        let noted = file.pool.pool_reads.load(Ordering::Relaxed);
+        (noted, windows.collect::<Vec<_>>())
+    };
+    let (noted, windows) = scan();
+    assert!(noted > 5 && noted == windows.len(), "{noted} {windows:?}");
+    file.pool.lies.store(true, Ordering::Relaxed);
+    let (noted, windows) = scan();
+    assert!(!windows.is_empty() && noted == 0, "no block is right");
+    file.pool.lies.store(false, Ordering::Relaxed);
+    scan();
+    // A block of each window is another one.
+    file.pool.change(|name, stored| {
+        if matches!(name, BlockName::Block { offset, .. } if offset % 7 == 0) {
+            stored[9] ^= 1;
+        }
+    });
+    let (noted, windows) = scan();
+    let in_part = windows.iter().filter(|w| w.1 > w.2 && w.2 > 0).count();
+    let served = windows.iter().filter(|w| w.2 > 0).count();
+    assert!(in_part > 3 && noted == served, "{noted} {windows:?}");
+    // The first block of a window is tried: that shows nothing of the window.
+    scan();
+    file.pool.tried.store(true, Ordering::Relaxed);
+    let (noted, windows) = scan();
+    assert!(windows.iter().any(|w| (w.1, w.2) == (1, 1)), "{windows:?}");
+    assert_eq!(noted, 0);
+}
+
 #[test]
 fn scans_that_jump_back_and_forth_see_the_same_with_a_pool() {
     use rand::{Rng, SeedableRng, rngs::StdRng};
