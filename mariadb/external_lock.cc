@@ -100,7 +100,7 @@ firn_read_mode ha_firn::locked_mode(THD* thd, thr_lock_type lock_type, bool writ
   const bool locks_select = thd_tx_isolation(thd) == ISO_SERIALIZABLE && m_session->in_multi_statement_transaction();
 
   if (write) return FIRN_READ_LOCK_EXCLUSIVE;
-  if (reads_without_row_locks(command)) return FIRN_READ_SNAPSHOT;
+  if (reads_without_row_locks(command) && !(command == SQLCOM_CHECKSUM && locks_select)) return FIRN_READ_SNAPSHOT;
   if (lock_type == TL_READ_WITH_SHARED_LOCKS || lock_type == TL_READ_SKIP_LOCKED) return FIRN_READ_LOCK_SHARED;
   /*
     TL_READ_NO_INSERT: the binary log gets the text of a statement that changes rows. A replica

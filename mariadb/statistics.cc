@@ -22,6 +22,17 @@ constexpr uint kCostBlock = 16384;
 */
 constexpr ha_rows kSortMargin = 1000;
 
+/* Adds the rows of the own transaction to the sizes of a table whose records have this length. */
+void add_own_rows(firn_table_stats& core, ulong record_length) {
+  if (core.average_row_length == 0) core.average_row_length = uint32_t(record_length);
+  const int64_t rows = MY_MAX(int64_t(core.rows) + core.own_rows, int64_t(0));
+  const double factor = core.rows ? double(rows) / double(core.rows) : 0;
+  const uint64_t bytes = uint64_t(rows) * core.average_row_length;
+  core.raw_bytes = factor ? uint64_t(double(core.raw_bytes) * factor) : bytes;
+  core.stored_bytes = factor ? uint64_t(double(core.stored_bytes) * factor) : bytes;
+  core.rows = uint64_t(rows);
+}
+
 }  // namespace
 
 int ha_firn::info(uint flag) {
@@ -36,10 +47,16 @@ int ha_firn::info(uint flag) {
     */
     const bool size_only = !(flag & (HA_STATUS_CONST | HA_STATUS_TIME | HA_STATUS_VARIABLE_EXTRA));
     firn_table_stats core;
-    const firn_status status = firn_table_statistics(m_share->core(), size_only, &core);
+    const firn_session* session = m_session ? m_session->core() : nullptr;
+    const firn_status status = firn_table_statistics(session, m_share->core(), size_only, &core);
     if (status != FIRN_OK) return firn_error(status);
     rows = core.rows;
-    stats.records = ha_rows(rows);
+    /*
+      A transaction may fill a table and join it. The keys' statistics, which all sessions share, do
+      not follow rows that are not committed.
+    */
+    if (core.own_rows) add_own_rows(core, table_share->reclength);
+    stats.records = ha_rows(core.rows);
     /* The optimizer takes 0 rows for a fact, but the count is an estimate: it gets 1 instead. */
     if (stats.records == 0 && !(flag & (HA_STATUS_TIME | HA_STATUS_OPEN))) stats.records = 1;
     stats.data_file_length = core.stored_bytes;
@@ -84,9 +101,10 @@ bool ha_firn::estimate_rows_per_key() {
 }
 
 ha_rows ha_firn::records_in_range(uint index, const key_range* min, const key_range* max, page_range*) {
-  const uint64_t rows = firn_records_in_range(m_share->core(), index, min ? min->key : nullptr, min ? min->length : 0,
-                                              min ? uint32_t(min->flag) : 0, max ? max->key : nullptr,
-                                              max ? max->length : 0, max ? uint32_t(max->flag) : 0);
+  const firn_session* session = m_session ? m_session->core() : nullptr;
+  const uint64_t rows = firn_records_in_range(
+      session, m_share->core(), index, min ? min->key : nullptr, min ? min->length : 0, min ? uint32_t(min->flag) : 0,
+      max ? max->key : nullptr, max ? max->length : 0, max ? uint32_t(max->flag) : 0);
   return ha_rows(MY_MAX(rows, uint64_t(1)));
 }
 

@@ -814,8 +814,10 @@ typedef struct firn_pool_node_info {
 
 // Statistics of a table.
 typedef struct firn_table_stats {
-  // Estimated number of rows.
+  // Estimated number of committed rows.
   uint64_t rows;
+  // Rows that the session's open transaction has added, less those that it has deleted.
+  int64_t own_rows;
   // Bytes of the clustered index in files and memtables, including values out of line.
   uint64_t stored_bytes;
   // Bytes of the rows before compression, without values out of line.
@@ -2045,21 +2047,26 @@ void firn_kill(const struct firn_session *session);
 void firn_clear_kill(struct firn_session *session);
 
 // Reads the statistics of a table. With `size_only` it leaves out what the optimizer does not need
-// in a statement: `index_stored_bytes`, `free_bytes` and `create_time_s` are 0.
+// in a statement: `index_stored_bytes`, `free_bytes` and `create_time_s` are 0. `session` may be
+// NULL; `own_rows` is 0 then.
 //
 // # Safety
-// The table must be live, and `out` must be writable.
-enum firn_status firn_table_statistics(const struct firn_table *table,
+// The table must be live, `out` must be writable, and no other thread may use the session.
+enum firn_status firn_table_statistics(const struct firn_session *session,
+                                       const struct firn_table *table,
                                        bool size_only,
                                        struct firn_table_stats *out);
 
-// Estimates the rows in a range of an index. A NULL key leaves that end of the range open. The
+// Estimates the rows in a range of an index, with those that the open transaction of `session` has
+// added, unless it is NULL. A NULL key leaves that end of the range open. The
 // flags are the server's: `HA_READ_AFTER_KEY` excludes the key itself at the lower end and
 // includes it at the upper end.
 //
 // # Safety
-// The table must be live; the keys must have the lengths given.
-uint64_t firn_records_in_range(const struct firn_table *table,
+// The table must be live; the keys must have the lengths given; no other thread may use the
+// session.
+uint64_t firn_records_in_range(const struct firn_session *session,
+                               const struct firn_table *table,
                                uint32_t index,
                                const uint8_t *min_key,
                                uint32_t min_len,

@@ -42,6 +42,14 @@ impl firn_session {
         self.transaction_in(table.ephemeral.as_ref())
     }
 
+    /// The transaction that has changed `table`, if one is open.
+    pub(crate) fn open_transaction_of(&self, table: &firn_table) -> Option<&Transaction> {
+        match &table.ephemeral {
+            None => Some(&self.transaction),
+            Some(database) => self.temporary.open_transaction(database),
+        }
+    }
+
     /// The session's transaction in the ephemeral database `database`; for `None`, its transaction
     /// in the server's database.
     pub(crate) fn transaction_in(

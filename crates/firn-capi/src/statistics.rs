@@ -3,6 +3,7 @@
 use crate::cursor::FIRN_PRIMARY;
 use crate::database::firn_db;
 use crate::error::{firn_status, guard, guard_value};
+use crate::session::firn_session;
 use crate::table::firn_table;
 use firn::table::{KeyImage, RangeEnd, TableStatistics};
 use std::ffi::{CString, c_char, c_void};
@@ -12,8 +13,10 @@ use std::sync::atomic::Ordering;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct firn_table_stats {
-    /// Estimated number of rows.
+    /// Estimated number of committed rows.
     pub rows: u64,
+    /// Rows that the session's open transaction has added, less those that it has deleted.
+    pub own_rows: i64,
     /// Bytes of the clustered index in files and memtables, including values out of line.
     pub stored_bytes: u64,
     /// Bytes of the rows before compression, without values out of line.
@@ -35,6 +38,7 @@ impl firn_table_stats {
         let average = (size.raw_bytes + size.blob_bytes) / size.rows.max(1);
         Self {
             rows: size.rows,
+            own_rows: 0,
             stored_bytes: size.data_bytes + size.blob_bytes,
             raw_bytes: size.raw_bytes,
             index_stored_bytes: stats.index_bytes,
@@ -46,12 +50,14 @@ impl firn_table_stats {
 }
 
 /// Reads the statistics of a table. With `size_only` it leaves out what the optimizer does not need
-/// in a statement: `index_stored_bytes`, `free_bytes` and `create_time_s` are 0.
+/// in a statement: `index_stored_bytes`, `free_bytes` and `create_time_s` are 0. `session` may be
+/// NULL; `own_rows` is 0 then.
 ///
 /// # Safety
-/// The table must be live, and `out` must be writable.
+/// The table must be live, `out` must be writable, and no other thread may use the session.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_table_statistics(
+    session: *const firn_session,
     table: *const firn_table,
     size_only: bool,
     out: *mut firn_table_stats,
@@ -68,22 +74,32 @@ pub unsafe extern "C" fn firn_table_statistics(
             },
             false => whole.table.statistics(views),
         };
+        // SAFETY: the pointer is NULL or a live handle that this thread alone uses.
+        let session = unsafe { session.as_ref() };
+        let own = session.and_then(|session| session.open_transaction_of(whole));
+        let found = firn_table_stats {
+            own_rows: own.map_or(0, |own| whole.table.own_rows(own)),
+            ..firn_table_stats::of(&stats)
+        };
         // SAFETY: the out pointer is valid for writes, and only this call refers to its target.
-        unsafe { out.write(firn_table_stats::of(&stats)) };
+        unsafe { out.write(found) };
         Ok(())
     })
 }
 
 const HA_READ_AFTER_KEY: u32 = 3;
 
-/// Estimates the rows in a range of an index. A NULL key leaves that end of the range open. The
+/// Estimates the rows in a range of an index, with those that the open transaction of `session` has
+/// added, unless it is NULL. A NULL key leaves that end of the range open. The
 /// flags are the server's: `HA_READ_AFTER_KEY` excludes the key itself at the lower end and
 /// includes it at the upper end.
 ///
 /// # Safety
-/// The table must be live; the keys must have the lengths given.
+/// The table must be live; the keys must have the lengths given; no other thread may use the
+/// session.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_records_in_range(
+    session: *const firn_session,
     table: *const firn_table,
     index: u32,
     min_key: *const u8,
@@ -115,11 +131,13 @@ pub unsafe extern "C" fn firn_records_in_range(
             end(max_key, max_len, max_flag),
         );
         let views = &whole.db().context().super_versions;
+        // SAFETY: the pointer is NULL or a live handle that this thread alone uses.
+        let session = unsafe { session.as_ref() };
+        let own = session.and_then(|session| session.open_transaction_of(whole));
         // An estimate that fails must not stop the query: reading the rows reports the error.
-        table
-            .estimate_range(views, number, lower, upper)
-            .unwrap_or(1)
-            .max(1)
+        let own = own.map(|own| table.own_rows_in_range(own, number, lower, upper));
+        let committed = table.estimate_range(views, number, lower, upper);
+        (committed.unwrap_or(1) + own.and_then(Result::ok).unwrap_or(0)).max(1)
     })
 }
 

@@ -73,10 +73,8 @@ pub(super) struct RowLock {
     /// not written up to then.
     written_to: Savepoint,
     /// The values of the entry last read that a unique index declares unique, if reading the entry
-    /// has added to their lock; otherwise empty.
+    /// has locked them; otherwise empty.
     entry: Vec<u8>,
-    /// What reading the entry has added to the lock of `entry`.
-    entry_gained: LockGain,
     /// Keys to whose locks the scan has added, and that the scan will meet again, because it went
     /// back. They are rows, or values of a unique index.
     ahead: Vec<(Vec<u8>, LockGain)>,
@@ -95,7 +93,6 @@ impl RowLock {
             gained: LockGain::Nothing,
             written_to: Savepoint::default(),
             entry: Vec::new(),
-            entry_gained: LockGain::Nothing,
             ahead: Vec::new(),
             waited: false,
         }
@@ -115,8 +112,8 @@ impl RowLock {
             self.ahead.push((row_key.to_vec(), self.gained));
         }
         if !self.entry.is_empty() {
-            let entry = std::mem::take(&mut self.entry);
-            self.ahead.push((entry, self.entry_gained));
+            self.ahead
+                .push((std::mem::take(&mut self.entry), LockGain::Lock));
         }
     }
 
@@ -255,8 +252,7 @@ impl RowLock {
         let Some(granted) = self.wait_for(txn, declared)? else {
             return Ok(LockOutcome::Skip);
         };
-        self.entry_gained = self.gain(txn, granted, declared, row_key)?;
-        if self.entry_gained != LockGain::Nothing {
+        if self.gain(txn, granted, declared, row_key)? == LockGain::Lock {
             self.entry.extend_from_slice(declared);
         }
         self.waited = granted.waited;
@@ -264,19 +260,19 @@ impl RowLock {
     }
 
     /// Locks the row. The caller must already have called [`Self::forget_last`] and, for an entry
-    /// of a unique secondary index, [`Self::take_entry`]. With `may_show`, semi-consistent reading
-    /// may show the row without its lock. Only a scan of the clustered index sets `may_show`: a
-    /// scan of a secondary index and a lookup of a whole unique key wait, as in InnoDB.
+    /// of a unique secondary index, [`Self::take_entry`]. Only a read of an entry of the `clustered`
+    /// index may show the row without its lock, by semi-consistent reading: a scan of a secondary
+    /// index and a lookup of a whole unique key wait, as in InnoDB.
     pub(super) fn take(
         &mut self,
         txn: &Transaction,
         row_key: &[u8],
-        may_show: bool,
+        clustered: bool,
     ) -> Result<LockOutcome> {
         let ReadMode::Locking(mode) = self.mode else {
             return Ok(LockOutcome::Yes);
         };
-        let show = may_show && self.semi == SemiConsistent::Try;
+        let show = clustered && self.semi == SemiConsistent::Try;
         self.forget_shown();
         let policy = match self.wait {
             LockWait::Wait if show => Some(WaitPolicy::NoWait),
@@ -284,7 +280,11 @@ impl RowLock {
         };
         match txn.lock(row_key, mode, policy) {
             Ok(granted) => {
-                self.gained = self.gain(txn, granted, row_key, row_key)?;
+                self.gained = match self.gain(txn, granted, row_key, row_key)? {
+                    // A scan of a secondary index leaves the row exclusive, as in InnoDB.
+                    LockGain::Exclusive if !clustered => LockGain::Nothing,
+                    gained => gained,
+                };
                 self.written_to = txn.savepoint();
                 self.waited |= granted.waited;
                 Ok(LockOutcome::Yes)
@@ -336,7 +336,7 @@ impl RowLock {
         }
         gained.give_back(txn, row_key);
         if !entry.is_empty() {
-            self.entry_gained.give_back(txn, &entry);
+            txn.unlock(&entry);
         }
     }
 }

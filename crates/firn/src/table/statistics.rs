@@ -12,6 +12,7 @@ use crate::base::row_count::RowCount;
 use crate::catalog::TableEntry;
 use crate::read::{ReadPoint, ScanRange, SuperVersion, SuperVersions, estimate_rows};
 use crate::sst::IndexStats;
+use crate::txn::Transaction;
 use std::sync::Arc;
 
 /// Sums for one index over all files and memtables.
@@ -164,6 +165,9 @@ pub fn out_of_line_bytes(
     IndexSums::of(super_version, clustered).live_share(bytes, rows)
 }
 
+/// Own writes of a range that an estimate looks at, at most.
+const OWN_KEYS_MAX: u64 = 256;
+
 /// Statistics of a table.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TableStatistics {
@@ -289,6 +293,54 @@ impl Table {
         lower: Option<RangeEnd<'_>>,
         upper: Option<RangeEnd<'_>>,
     ) -> Result<u64> {
+        match self.scan_range(index, lower, upper)? {
+            Some(range) => estimate_rows(&super_versions.latest(), &range),
+            None => Ok(0),
+        }
+    }
+
+    /// The rows that the transaction has added to the table, less those that it has deleted.
+    pub fn own_rows(&self, txn: &Transaction) -> i64 {
+        txn.own_rows(self.current().clustered.id())
+    }
+
+    /// Estimates how many rows of a range the transaction has added, see [`Self::estimate_range`].
+    /// Looks at [`OWN_KEYS_MAX`] of its writes at most; where there are more, it takes half of the
+    /// rows that the transaction has added to the table.
+    ///
+    /// # Errors
+    /// As [`Self::estimate_range`].
+    pub fn own_rows_in_range(
+        &self,
+        txn: &Transaction,
+        index: Option<usize>,
+        lower: Option<RangeEnd<'_>>,
+        upper: Option<RangeEnd<'_>>,
+    ) -> Result<u64> {
+        let added = u64::try_from(self.own_rows(txn)).unwrap_or(0);
+        // Without added rows, the keys are those of changed rows, which count as committed ones.
+        if added == 0 {
+            return Ok(0);
+        }
+        let Some(range) = self.scan_range(index, lower, upper)? else {
+            return Ok(0);
+        };
+        let upper = range.upper.unwrap_or_default();
+        let keys = txn.own_keys_within(&range.lower, &upper, OWN_KEYS_MAX)?;
+        let rows = match keys < OWN_KEYS_MAX {
+            true => keys,
+            false => keys.max(added / 2),
+        };
+        Ok(rows.min(added))
+    }
+
+    /// The keys of a range of index number `index`; `None` if there are none.
+    fn scan_range(
+        &self,
+        index: Option<usize>,
+        lower: Option<RangeEnd<'_>>,
+        upper: Option<RangeEnd<'_>>,
+    ) -> Result<Option<ScanRange>> {
         let current = self.current();
         let info = match index {
             Some(number) => current.indexes.get(number).unwrap_or(&current.clustered),
@@ -302,11 +354,11 @@ impl Table {
             None => prefix_successor(&index_prefix(info.id())),
             Some(end) => bound(info, end)?,
         };
-        let Some(lower) = lower else { return Ok(0) };
+        let Some(lower) = lower else { return Ok(None) };
         if upper.as_ref().is_some_and(|upper| *upper <= lower) {
-            return Ok(0);
+            return Ok(None);
         }
-        estimate_rows(&super_versions.latest(), &ScanRange { lower, upper })
+        Ok(Some(ScanRange { lower, upper }))
     }
 }
 

@@ -49,6 +49,12 @@ pub struct TemporaryTransactions {
 }
 
 impl TemporaryTransactions {
+    /// The transaction in `database`, if one is open.
+    pub fn open_transaction(&self, database: &Arc<EphemeralDb>) -> Option<&Transaction> {
+        let participant = &self.participants[self.position(database)?];
+        participant.held.as_ref().map(|_| &participant.transaction)
+    }
+
     /// The transaction in `database`, for the statement `statement`. Begins the transaction and the
     /// statement if necessary. `owner` owns the session's locks.
     pub fn transaction(

@@ -54,6 +54,8 @@ struct Table {
     rows: Arc<RowCount>,
     /// Net change by the running statement.
     net: i64,
+    /// Sum of the table's changes in `RowCountDeltas::earlier`.
+    earlier: i64,
 }
 
 impl RowCountDeltas {
@@ -93,9 +95,19 @@ impl RowCountDeltas {
             clustered,
             rows: Arc::clone(rows),
             net: 0,
+            earlier: 0,
         });
         self.by_index.insert(clustered, at);
         at
+    }
+
+    /// The net change of the row count of the table with clustered index `clustered` so far.
+    pub(super) fn net(&self, clustered: IndexId) -> i64 {
+        if !self.counted && self.earlier.is_empty() {
+            return 0;
+        }
+        let table = self.by_index.get(&clustered).map(|&at| &self.tables[at]);
+        table.map_or(0, |table| table.net + table.earlier)
     }
 
     /// Adds the changes of the running statement, which began at `since`, to those of ended
@@ -110,6 +122,7 @@ impl RowCountDeltas {
             if net == 0 {
                 continue;
             }
+            table.earlier += net;
             let known = self.earlier.iter_mut().rev();
             let mut known = known.take_while(|earlier| earlier.since >= self.savepoint);
             match known.find(|earlier| earlier.table == at) {
@@ -141,7 +154,14 @@ impl RowCountDeltas {
             self.tables.iter_mut().for_each(|table| table.net = 0);
         }
         self.cascaded.clear();
-        self.earlier.retain(|earlier| earlier.since < mark);
+        let tables = &mut self.tables;
+        self.earlier.retain(|earlier| {
+            let stays = earlier.since < mark;
+            if !stays {
+                tables[earlier.table].earlier -= earlier.net;
+            }
+            stays
+        });
         self.savepoint = self.savepoint.min(mark);
     }
 
@@ -155,7 +175,9 @@ impl RowCountDeltas {
     /// Takes the non-zero changes of all tables, to be counted when the transaction commits.
     pub(super) fn take(&mut self) -> impl Iterator<Item = (&Arc<RowCount>, i64)> {
         for earlier in self.earlier.drain(..) {
-            self.tables[earlier.table].net += earlier.net;
+            let table = &mut self.tables[earlier.table];
+            table.net += earlier.net;
+            table.earlier -= earlier.net;
         }
         self.counted = false;
         self.cascaded.clear();

@@ -395,7 +395,10 @@ impl Cursor {
                 txn.unlock_gap(&above, &after(&key));
             }
             self.gaps.set_edge(&from, false);
-            return self.await_key_of_other(txn, &key, false);
+            return match self.reads(&key, within_prefix) {
+                true => self.await_key_of_other(txn, &key, false),
+                false => Ok(GapStep::End),
+            };
         }
         if self.is_changed(txn, &above, &from) {
             let found = self.scan.resume(txn, Resume::Below(&from))?;

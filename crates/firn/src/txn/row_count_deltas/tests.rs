@@ -66,8 +66,14 @@ impl Session {
         self.statement = self.statement.min(mark);
     }
 
+    /// Commits; the changes are those that the session has seen before.
     fn commit(&mut self) -> [u64; 2] {
+        let before = [0, 1].map(|i| self.tables[i].counted());
+        let nets = [1, 2].map(|id| self.counts.net(id));
         self.counts.commit();
+        let counted = [0, 1].map(|i| self.tables[i].counted() - before[i]);
+        assert_eq!(counted, nets);
+        assert_eq!([1, 2].map(|id| self.counts.net(id)), [0, 0]);
         self.counts.clear();
         [0, 1].map(|i| self.tables[i].rows().unwrap())
     }
@@ -147,6 +153,7 @@ fn savepoints_take_back_what_came_after_them() {
     assert_eq!(session.counts.earlier.len(), 4);
     session.rollback_to(first);
     session.statement(0, 2);
+    assert_eq!(session.counts.net(1), 3);
     session.statement(0, 3);
     assert_eq!(session.commit(), [6, 0]);
 }

@@ -2,6 +2,8 @@
 //! at the read point.
 
 use super::*;
+use crate::base::InternalIterator;
+use crate::base::key::SEQNO_MAX;
 
 impl Transaction {
     /// Fixes the snapshot now, for START TRANSACTION WITH CONSISTENT SNAPSHOT. At READ COMMITTED
@@ -151,6 +153,36 @@ impl Transaction {
         }
         let found = self.writes.lock().get(user_key, |_, _| ())?;
         Ok(found.is_some())
+    }
+
+    /// The number of rows that the transaction has added to the table with clustered index
+    /// `clustered`, less those that it has deleted.
+    pub fn own_rows(&self, clustered: IndexId) -> i64 {
+        self.row_counts.net(clustered)
+    }
+
+    /// The number of keys from `lower` to below `upper` that the transaction has written and not
+    /// deleted, at most `max`.
+    ///
+    /// # Errors
+    /// Those of reading spilled files: `Corruption`, `Unsupported`, `Io`.
+    pub fn own_keys_within(&self, lower: &[u8], upper: &[u8], max: u64) -> Result<u64> {
+        if !self.wrote || !self.writes.lock().touches_range(lower, Some(upper)) {
+            return Ok(0);
+        }
+        let mut iter = self.writes.iter_within(lower, Some(upper));
+        let mut found = iter.seek(lower, SEQNO_MAX)?;
+        let (mut keys, mut last) = (0, Vec::new());
+        while found && keys < max && iter.key().user_key < upper {
+            // The first version of a key is its newest.
+            if iter.key().user_key != last {
+                last.clear();
+                last.extend_from_slice(iter.key().user_key);
+                keys += u64::from(iter.key().kind.is_put());
+            }
+            found = iter.next()?;
+        }
+        Ok(keys)
     }
 
     /// As [`Self::get`] for each of `keys`, which may be in any order. The blocks that a batch of
