@@ -260,9 +260,9 @@ impl RowLock {
     }
 
     /// Locks the row. The caller must already have called [`Self::forget_last`] and, for an entry
-    /// of a unique secondary index, [`Self::take_entry`]. Only a read of an entry of the `clustered`
-    /// index may show the row without its lock, by semi-consistent reading: a scan of a secondary
-    /// index and a lookup of a whole unique key wait, as in InnoDB.
+    /// of a unique secondary index, [`Self::take_entry`]. Only a read of an entry of the
+    /// `clustered` index may show the row without its lock, by semi-consistent reading: a scan of a
+    /// secondary index and a lookup of a whole unique key wait, as in InnoDB.
     pub(super) fn take(
         &mut self,
         txn: &Transaction,
