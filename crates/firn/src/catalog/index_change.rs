@@ -177,11 +177,8 @@ impl Catalog {
                 batch.add(&retired_key(id), Kind::Put, Value::EMPTY);
                 gone.push(id);
             }
-            // Rows of older snapshots do not fit the new definition. With new creation seqnos, such
-            // snapshots get "definition changed".
-            let renewed = if rewrites { entry.index_ids() } else { new };
-            put_entry(&mut batch, &entry, &renewed);
-            entries.push((entry, renewed));
+            put_entry(&mut batch, &entry, &new);
+            entries.push((entry, new));
         }
         following
             .iter()
