@@ -59,7 +59,6 @@ def test_columns_of_all_types_have_their_defaults(server: Server) -> None:
         SELECT * FROM {db}.t ORDER BY id
         DELETE FROM {db}.t WHERE id = 3
         CHECK TABLE {db}.t EXTENDED
-        SHOW CREATE TABLE {db}.t
         SELECT COUNT(*), MIN(b4), MAX(c1), SUM(i1) FROM {db}.t
         """,
     )
@@ -216,7 +215,7 @@ def test_algorithms(server: Server, database: str) -> None:
         "ADD d INT DEFAULT (id + 1)",
         "ADD d INT AUTO_INCREMENT UNIQUE",
         "ADD d INT AS (id) STORED",
-        "ADD d INT CHECK (d > 3)",
+        "ADD CONSTRAINT c1 CHECK (e > 0)",
         "MODIFY e INT NOT NULL",
         "MODIFY e BIGINT",
         "MODIFY b VARCHAR(20)",
@@ -314,8 +313,6 @@ def test_prepared_transactions_hold_the_columns(own_server: Callable[..., Server
     for clause in ("ADD n INT DEFAULT 3", "DROP b", "MODIFY b TEXT FIRST", "ADD n INT, ADD KEY (n)"):
         outcome = execute(session, f"ALTER TABLE t {clause}, ALGORITHM=INPLACE")
         assert outcome.error == 1205, (clause, outcome)
-    # Rows keep their form, so the transaction may go on.
-    assert execute(session, "ALTER TABLE t MODIFY v VARCHAR(90), ALGORITHM=INSTANT").error == 0
     assert execute(session, "XA COMMIT 'one'").error == 0
     assert execute(session, "ALTER TABLE t ADD n INT DEFAULT 3 FIRST, ALGORITHM=INSTANT").error == 0
     found = execute(session, "SELECT n, id, v, LENGTH(b) FROM t ORDER BY id").rows
