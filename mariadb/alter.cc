@@ -8,9 +8,9 @@
 
   Reads go on while new indexes are filled (metadata lock SHARED NO WRITE). Under the exclusive lock
   at the end, one commit of the core changes the columns, names the new indexes, drops others, and
-  stores the server's new definition with its version. After a crash the server asks for that version (check_version)
-  and installs the old or the new .frm file accordingly, so that core and .frm file never disagree.
-  All partitions are committed together.
+  stores the server's new definition with its version. After a crash the server asks for that
+  version (check_version) and installs the old or the new .frm file accordingly, so that core and
+  .frm file never disagree. All partitions are committed together.
 */
 
 #include "ha_firn.h"
@@ -145,8 +145,8 @@ firn_index_change* plan(const firn_table* core, const TABLE* table, const TABLE*
   const std::vector<uint32_t> columns = column_origins(table, altered, info);
   const std::vector<uint32_t> indexes = index_origins(table, altered, info);
   firn_index_change* change = nullptr;
-  const firn_status status = firn_index_change_new(core, definition.get(), columns.data(), indexes.data(),
-                                                   altered->record[0], &change);
+  const firn_status status =
+      firn_index_change_new(core, definition.get(), columns.data(), indexes.data(), altered->record[0], &change);
   return status == FIRN_OK ? change : nullptr;
 }
 
@@ -225,7 +225,8 @@ enum_alter_inplace_result ha_firn::check_if_supported_inplace_alter(TABLE* alter
     The server itself checks the existing rows of such keys, and it does so only while it copies
     them.
   */
-  if (flags & (kIndexes | kColumns) && (firn::has_key_checked_by_server(altered) || firn::has_key_checked_by_server(table)))
+  if (flags & (kIndexes | kColumns) &&
+      (firn::has_key_checked_by_server(altered) || firn::has_key_checked_by_server(table)))
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
   /* Let the server copy the table: create() of the copy then reports the option. */
   if (firn::unmet_option(altered)) return HA_ALTER_INPLACE_NOT_SUPPORTED;

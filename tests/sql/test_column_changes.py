@@ -190,7 +190,9 @@ def test_a_column_of_a_foreign_key_stays(server: Server, database: str) -> None:
 def test_algorithms(server: Server, database: str) -> None:
     """What is instant, and what is not."""
     session = server.connect(database)
-    execute(session, "CREATE TABLE t (id INT PRIMARY KEY, a INT NOT NULL, b VARCHAR(9), c INT, KEY (c))")
+    execute(
+        session, "CREATE TABLE t (id INT PRIMARY KEY, a INT NOT NULL, b VARCHAR(9), c INT, KEY (c))"
+    )
     execute(session, "INSERT INTO t SELECT seq, seq, seq, seq FROM seq_1_to_100")
     for clause in (
         "ADD d INT",
@@ -226,7 +228,10 @@ def test_algorithms(server: Server, database: str) -> None:
         outcome = execute(session, f"ALTER TABLE t {clause}, ALGORITHM=INSTANT")
         assert outcome.error in (1845, 1846), (clause, outcome)
     # The index is filled without a copy.
-    assert execute(session, "ALTER TABLE t ADD d INT DEFAULT 5, ADD KEY (d), ALGORITHM=NOCOPY").error == 0
+    assert (
+        execute(session, "ALTER TABLE t ADD d INT DEFAULT 5, ADD KEY (d), ALGORITHM=NOCOPY").error
+        == 0
+    )
     assert len(execute(session, "SELECT id FROM t FORCE INDEX (d) WHERE d = 5").rows) == 100
     session.close()
 
@@ -310,7 +315,12 @@ def test_prepared_transactions_hold_the_columns(own_server: Callable[..., Server
     server.start()
     session = server.connect("x")
     execute(session, "SET lock_wait_timeout = 1, innodb_lock_wait_timeout = 1")
-    for clause in ("ADD n INT DEFAULT 3", "DROP b", "MODIFY b TEXT FIRST", "ADD n INT, ADD KEY (n)"):
+    for clause in (
+        "ADD n INT DEFAULT 3",
+        "DROP b",
+        "MODIFY b TEXT FIRST",
+        "ADD n INT, ADD KEY (n)",
+    ):
         outcome = execute(session, f"ALTER TABLE t {clause}, ALGORITHM=INPLACE")
         assert outcome.error == 1205, (clause, outcome)
     assert execute(session, "XA COMMIT 'one'").error == 0
@@ -391,16 +401,25 @@ def test_a_table_with_too_many_changes_is_copied(server: Server, database: str) 
     execute(session, "CREATE TABLE t (id INT PRIMARY KEY, a INT DEFAULT 1)")
     execute(session, "INSERT INTO t VALUES (1, 1), (2, 2)")
     changes = 0
-    while execute(session, f"ALTER TABLE t ADD c{changes} INT DEFAULT {changes}, ALGORITHM=INSTANT").error == 0:
+    while (
+        execute(
+            session, f"ALTER TABLE t ADD c{changes} INT DEFAULT {changes}, ALGORITHM=INSTANT"
+        ).error
+        == 0
+    ):
         execute(session, f"INSERT INTO t (id) VALUES ({100 + changes})")
         if changes >= 3:
-            assert execute(session, f"ALTER TABLE t DROP c{changes - 3}, ALGORITHM=INSTANT").error == 0
+            assert (
+                execute(session, f"ALTER TABLE t DROP c{changes - 3}, ALGORITHM=INSTANT").error == 0
+            )
         changes += 1
         assert changes < 300
     assert changes > 100
     before = execute(session, "SELECT * FROM t ORDER BY id").rows
     assert execute(session, "ALTER TABLE t ADD last INT DEFAULT 9").error == 0
-    assert execute(session, "SELECT * FROM t ORDER BY id").rows == tuple((*row, 9) for row in before)
+    assert execute(session, "SELECT * FROM t ORDER BY id").rows == tuple(
+        (*row, 9) for row in before
+    )
     assert execute(session, "ALTER TABLE t ADD next INT DEFAULT 8, ALGORITHM=INSTANT").error == 0
     assert execute(session, "CHECK TABLE t EXTENDED").rows[-1][3] == "OK"
     session.close()
@@ -419,7 +438,10 @@ TYPES = (
     ("TEXT", ("'text'", "''", "REPEAT('t', id * 40 % 5000)")),
     ("BLOB", ("'b'", "X'00ff'", "REPEAT(X'01', id * 70 % 9000)")),
     ("DATE", ("'2020-01-02'", "'1999-12-31'", "'2001-01-01' + INTERVAL id DAY")),
-    ("DATETIME(3)", ("'2020-01-02 03:04:05.678'", "'1999-12-31'", "'2001-01-01' + INTERVAL id HOUR")),
+    (
+        "DATETIME(3)",
+        ("'2020-01-02 03:04:05.678'", "'1999-12-31'", "'2001-01-01' + INTERVAL id HOUR"),
+    ),
     ("ENUM('a','b','c')", ("'a'", "'c'", "1 + id % 3")),
     ("BIT(9)", ("b'101'", "3", "id % 500")),
 )
@@ -510,7 +532,7 @@ class RandomTable:
         if what == "insert":
             into = ", ".join(["id", "k", *names])
             rows = rng.randrange(1, 20)
-            texts = ", ".join([f"seq AS id", "seq % 5 AS k"])
+            texts = ", ".join(["seq AS id", "seq % 5 AS k"])
             chosen = ", ".join(["id", "k", *values])
             self.run(
                 f"INSERT INTO {table} ({into}) SELECT {chosen} FROM (SELECT {texts} FROM "
@@ -521,7 +543,8 @@ class RandomTable:
         elif what == "update" and names:
             sets = ", ".join(f"{name} = {value}" for name, value in zip(names, values, strict=True))
             self.run(
-                f"UPDATE {table} SET {sets} WHERE id BETWEEN {low} AND {low + 9} ORDER BY id", "change"
+                f"UPDATE {table} SET {sets} WHERE id BETWEEN {low} AND {low + 9} ORDER BY id",
+                "change",
             )
         elif what == "key":
             self.run(f"UPDATE {table} SET k = k + 1 WHERE id % 7 = {low % 7} ORDER BY id", "change")
@@ -593,4 +616,6 @@ def test_the_tool_checks_rows_of_all_versions(own_server: Callable[..., Server])
     told = subprocess.run([TOOL, "check", directory], capture_output=True, text=True, check=False)
     assert told.returncode == 0, told.stdout + told.stderr
     server.start()
-    assert server.query("SELECT COUNT(*), SUM(c3), MAX(c5) FROM x.t FORCE INDEX (c3)") == ((7, 21, 5),)
+    assert server.query("SELECT COUNT(*), SUM(c3), MAX(c5) FROM x.t FORCE INDEX (c3)") == (
+        (7, 21, 5),
+    )

@@ -71,9 +71,9 @@ impl Catalog {
     }
 
     /// In one commit, changes the columns and indexes of tables, the parts of their definitions on
-    /// which no stored bytes depend, and their AUTO_INCREMENT counters. Durable on return. `frm` and
-    /// `version` are the server's new definition image and its version. An old index that is the
-    /// [origin](IndexOrigin::Old) of no index in the new definition is retired.
+    /// which no stored bytes depend, and their AUTO_INCREMENT counters. Durable on return. `frm`
+    /// and `version` are the server's new definition image and its version. An old index that is
+    /// the [origin](IndexOrigin::Old) of no index in the new definition is retired.
     ///
     /// # Errors
     /// `NotFound` if there is no such table; `InvalidArgument` if a change does not fit its table;
