@@ -422,7 +422,8 @@ impl CatalogState {
     /// `ForeignKey`.
     pub(super) fn check_needed_columns(&self, old: &TableEntry, new: &TableEntry) -> Result<()> {
         let is_dropped = |name: &&str| {
-            old.schema.find_column(name).is_some() && old.schema.column_in(name, &new.schema).is_none()
+            old.schema.find_column(name).is_some()
+                && old.schema.column_in(name, &new.schema).is_none()
         };
         let needed = |column: &str, key: &ForeignKey| {
             let text = format!("column {column} is needed in foreign key {}", key.name);

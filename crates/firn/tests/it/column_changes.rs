@@ -241,7 +241,10 @@ fn open(env: &MemEnv) -> Arc<Db> {
     let env: Arc<dyn Env> = Arc::new(env.clone());
     let db = Db::open(env, Path::new("/db"), options, None).unwrap();
     // Values of more than a few bytes go out of line.
-    db.options().mutable.blob_threshold.store(300, Ordering::Relaxed);
+    db.options()
+        .mutable
+        .blob_threshold
+        .store(300, Ordering::Relaxed);
     db
 }
 
@@ -419,7 +422,8 @@ impl World {
         }
         let record = to.record(&row);
         // SAFETY: blob columns of the record point into `row`.
-        let change = unsafe { SchemaChange::new(to.schema(), columns.collect(), indexes, &record) }?;
+        let change =
+            unsafe { SchemaChange::new(to.schema(), columns.collect(), indexes, &record) }?;
         let mut build = IndexBuild::new(Arc::clone(&self.table), self.db.context(), change)?;
         if fills {
             let mut found = vec![0; to.schema().record_len as usize];
@@ -634,7 +638,10 @@ fn other_changes_are_refused() {
     let refused = |change: &dyn Fn(&mut Definition)| {
         let mut to = world.definition.clone();
         change(&mut to);
-        let columns = to.columns.iter().map(|of| world.definition.position(of.key));
+        let columns = to
+            .columns
+            .iter()
+            .map(|of| world.definition.position(of.key));
         let indexes = to.indexes.iter().map(|key| {
             let number = world.definition.indexes.iter().position(|of| of == key);
             number.map(|number| number + 1)

@@ -89,7 +89,10 @@ fn older_to_bytes(schema: &TableSchema) -> Vec<u8> {
         let columns = &version.columns[..];
         let same = |pair: &(&StoredColumn, &StoredColumn)| pair.0 == pair.1;
         let front = newer.iter().zip(columns).take_while(same).count();
-        let behind = newer[front..].iter().rev().zip(columns[front..].iter().rev());
+        let behind = newer[front..]
+            .iter()
+            .rev()
+            .zip(columns[front..].iter().rev());
         let back = behind.take_while(same).count();
         put(&mut out, version.number);
         put(&mut out, front as u32);

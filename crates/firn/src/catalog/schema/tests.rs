@@ -220,7 +220,10 @@ fn older_versions_round_trip_in_a_few_bytes() {
     for schema in [&second, &third, &fourth] {
         let bytes = schema.to_bytes();
         let read = TableSchema::from_bytes(&bytes).unwrap();
-        assert_eq!((&read.older, &read.columns), (&schema.older, &schema.columns));
+        assert_eq!(
+            (&read.older, &read.columns),
+            (&schema.older, &schema.columns)
+        );
         assert_eq!(read.to_bytes(), bytes);
     }
     // The property: two columns at the beginning, one at the end, none between.
@@ -255,7 +258,10 @@ fn senseless_older_versions_are_refused() {
         with(&|older| older[0].columns[1].id = 0),
     ];
     for (at, read) in damaged.into_iter().enumerate() {
-        assert!(read.is_err_and(|error| error.is_corruption()), "change {at}");
+        assert!(
+            read.is_err_and(|error| error.is_corruption()),
+            "change {at}"
+        );
     }
 }
 
