@@ -430,7 +430,8 @@ ALGORITHMS_DIFFER = {
     },
     ("INPLACE", "NOCOPY"): {
         "wide": """
-            ADD COLUMN n1 INT, ADD KEY (n1)""",
+            ADD COLUMN n1 INT, ADD KEY (n1)
+            ADD COLUMN n1 INT NOT NULL DEFAULT 3, ADD UNIQUE KEY (n1)""",
         "hidden": """
             DROP COLUMN c""",
         "parts": """
@@ -449,8 +450,6 @@ ALGORITHMS_DIFFER = {
             ADD COLUMN n1 INT NOT NULL DEFAULT 5 FIRST
             ADD COLUMN n1 VARCHAR(10) NOT NULL DEFAULT 'new' AFTER ti
             DROP COLUMN mi, ADD COLUMN mi INT
-            DROP COLUMN vl, ADD COLUMN n1 TEXT DEFAULT 'n' FIRST, MODIFY vb VARBINARY(90)
-            CHANGE COLUMN mi mm MEDIUMINT FIRST, ADD COLUMN mi BLOB, RENAME KEY k1 TO kk
             MODIFY gv INT AS (i + 1) VIRTUAL AFTER id""",
     },
     ("INPLACE", "INSTANT"): {
