@@ -1,15 +1,16 @@
 /* Copyright (c) 2025 the Firn authors. SPDX-License-Identifier: GPL-2.0-only */
 
 /*
-  ALTER TABLE in place: changes of secondary indexes, and changes of the definition that leave rows
-  and indexes as they are. All other changes copy the table; the server does that with progress
-  reports and a DDL log.
+  ALTER TABLE in place: changes of secondary indexes, and changes of the definition that leave the
+  stored rows as they are. Columns that come, go, move, grow or may be NULL belong to these: the
+  core decodes each row by the version of the definition that it was written with. All other changes
+  copy the table; the server does that with progress reports and a DDL log.
 
   Reads go on while new indexes are filled (metadata lock SHARED NO WRITE). Under the exclusive lock
-  at the end, one commit of the core names the new indexes, drops others, and stores the server's
-  new definition with its version. After a crash the server asks for that version (check_version)
-  and installs the old or the new .frm file accordingly, so that core and .frm file never disagree.
-  All partitions are committed together.
+  at the end, one commit of the core changes the columns, names the new indexes, drops others, and
+  stores the server's new definition with its version. After a crash the server asks for that
+  version (check_version) and installs the old or the new .frm file accordingly, so that core and
+  .frm file never disagree. All partitions are committed together.
 */
 
 #include "ha_firn.h"
@@ -32,6 +33,14 @@ constexpr alter_table_operations kForeignKeys = ALTER_ADD_FOREIGN_KEY | ALTER_DR
 constexpr alter_table_operations kMetadata = kForeignKeys | ALTER_RENAME | ALTER_COLUMN_NAME | ALTER_COLUMN_DEFAULT |
                                              ALTER_CHANGE_CREATE_OPTION | ALTER_DROP_CHECK_CONSTRAINT |
                                              ALTER_INDEX_IGNORABILITY;
+/*
+  ALTER_COLUMN_VCOL, which says that the values of an indexed virtual column change, is not among
+  them.
+*/
+constexpr alter_table_operations kColumns =
+    ALTER_ADD_STORED_BASE_COLUMN | ALTER_DROP_STORED_COLUMN | ALTER_STORED_COLUMN_ORDER | ALTER_ADD_VIRTUAL_COLUMN |
+    ALTER_DROP_VIRTUAL_COLUMN | ALTER_VIRTUAL_COLUMN_ORDER | ALTER_VIRTUAL_GCOL_EXPR | ALTER_COLUMN_NULLABLE |
+    ALTER_COLUMN_TYPE_CHANGE_BY_ENGINE | ALTER_COLUMN_INDEX_LENGTH;
 constexpr alter_table_operations kFill = ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX | ALTER_ADD_UNIQUE_INDEX;
 constexpr alter_table_operations kIndexes = kFill | ALTER_DROP_NON_UNIQUE_NON_PRIM_INDEX | ALTER_DROP_UNIQUE_INDEX |
                                             ALTER_RENAME_INDEX | ALTER_INDEX_ORDER | ALTER_CHANGE_INDEX_COMMENT;
@@ -60,8 +69,52 @@ bool is_added(const Alter_inplace_info* info, const LEX_CSTRING& name) {
   return false;
 }
 
+/* The field of an open table, by its name; NULL if there is none. */
+const Field* field_called(const TABLE* table, const LEX_CSTRING& name) {
+  for (Field** field = table->field; *field; field++)
+    if (same_name((*field)->field_name, name)) return *field;
+  return nullptr;
+}
+
+/*
+  The number that each column of the altered table has in the old one; FIRN_NONE for a new column.
+  The columns of the statement come first; hidden ones, the hashes of long unique keys, follow.
+*/
+std::vector<uint32_t> column_origins(const TABLE* table, const TABLE* altered, const Alter_inplace_info* info) {
+  std::vector<uint32_t> from;
+  List_iterator_fast<Create_field> columns(info->alter_info->create_list);
+  for (uint i = 0; i < altered->s->fields; i++) {
+    const Create_field* column = columns++;
+    const Field* old = column ? column->field : field_called(table, altered->field[i]->field_name);
+    from.push_back(old ? old->field_index : FIRN_NONE);
+  }
+  return from;
+}
+
+/*
+  Gives the new columns of the altered table their defaults, which all rows of the table get, in its
+  record buffer. Returns false if a default differs from row to row, or if it does not fit its
+  column: only a copy reports that as the user's SQL mode demands.
+*/
+bool set_defaults_of_new_columns(const TABLE* altered, const Alter_inplace_info* info) {
+  /* They are the same in a statement, as its time and its user are. */
+  constexpr uint kConstant = VCOL_SESSION_FUNC | VCOL_TIME_FUNC;
+  constexpr int kConvertedToDateOrTime = 3;
+  List_iterator_fast<Create_field> columns(info->alter_info->create_list);
+  Field** field = altered->field;
+  while (const Create_field* column = columns++) {
+    Field* const added = *field++;
+    if (column->field || !added->stored_in_db()) continue;
+    if (added->unireg_check == Field::NEXT_NUMBER) return false;
+    if (added->default_value && added->default_value->flags & ~kConstant) return false;
+    const int trouble = added->set_default();
+    if (trouble && trouble != kConvertedToDateOrTime) return false;
+  }
+  return true;
+}
+
 /* The number that each key of the altered table has in the old one; FIRN_NONE for a new key. */
-std::vector<uint32_t> origins(const TABLE* table, const TABLE* altered, const Alter_inplace_info* info) {
+std::vector<uint32_t> index_origins(const TABLE* table, const TABLE* altered, const Alter_inplace_info* info) {
   std::vector<uint32_t> from;
   for (uint i = 0; i < altered->s->keys; i++) {
     LEX_CSTRING name = altered->key_info[i].name;
@@ -81,17 +134,20 @@ std::vector<uint32_t> origins(const TABLE* table, const TABLE* altered, const Al
 }
 
 /*
-  The core's plan of the change; NULL if the change needs more than secondary indexes. The server's
-  flags alone do not tell: for example, no flag says that a column loses AUTO_INCREMENT. Throws
-  std::bad_alloc.
+  The core's plan of the change; NULL if the change takes a copy. The server's flags alone do not
+  tell: for example, no flag says that a column loses AUTO_INCREMENT. The record buffer of the
+  altered table has the defaults of new columns. Throws std::bad_alloc.
 */
 firn_index_change* plan(const firn_table* core, const TABLE* table, const TABLE* altered,
                         const Alter_inplace_info* info) {
   firn::TableDefinition definition(altered);
   if (definition.unsupported()) return nullptr;
-  const std::vector<uint32_t> from = origins(table, altered, info);
+  const std::vector<uint32_t> columns = column_origins(table, altered, info);
+  const std::vector<uint32_t> indexes = index_origins(table, altered, info);
   firn_index_change* change = nullptr;
-  return firn_index_change_new(core, definition.get(), from.data(), &change) == FIRN_OK ? change : nullptr;
+  const firn_status status =
+      firn_index_change_new(core, definition.get(), columns.data(), indexes.data(), altered->record[0], &change);
+  return status == FIRN_OK ? change : nullptr;
 }
 
 /*
@@ -113,13 +169,37 @@ bool report_stage(void* context, uint64_t done, uint64_t total) {
 
 }  // namespace
 
+/*
+  Whether rows keep their bytes when a column gets another type: a VARCHAR that becomes longer.
+  Rows store its values without their largest length.
+*/
+bool ha_firn::can_convert_nocopy(const Field& field, const Column_definition& column) const {
+  return field.real_type() == MYSQL_TYPE_VARCHAR && column.type_handler() == field.type_handler() &&
+         column.charset == field.charset() && !column.compression_method() && !field.compression_method() &&
+         column.length >= field.field_length && column.char_length >= field.char_length();
+}
+
+/*
+  Whether an index part stays as it is when its column changes. Keys do not depend on the largest
+  length of a column that the part has as a whole.
+*/
+Compare_keys ha_firn::compare_key_parts(const Field& old_field, const Column_definition& column,
+                                        const KEY_PART_INFO& old_part, const KEY_PART_INFO& new_part) const {
+  if (!old_field.is_equal(column) && !can_convert_nocopy(old_field, column)) return Compare_keys::NotEqual;
+  if (old_part.length == new_part.length) return Compare_keys::Equal;
+  const bool whole = old_part.length == old_field.key_length() && new_part.length == column.length;
+  return whole && old_part.length < new_part.length ? Compare_keys::EqualButKeyPartLength : Compare_keys::NotEqual;
+}
+
 enum_alter_inplace_result ha_firn::check_if_supported_inplace_alter(TABLE* altered, Alter_inplace_info* info) {
   const alter_table_operations flags = info->handler_flags;
   /* A copy would be refused at its end, with a less precise error. */
   if (flags & ALTER_COLUMN_NOT_NULLABLE && firn::checks_foreign_keys(ha_thd()) &&
       firn::refuse_not_null(m_path, info->alter_info))
     return HA_ALTER_ERROR;
-  if (flags & ~(kMetadata | kIndexes | ALTER_PARTITIONED)) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  if (flags & ~(kMetadata | kColumns | kIndexes | ALTER_PARTITIONED)) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  /* Dates without a default: the copy reports the first row. */
+  if (info->error_if_not_empty) return HA_ALTER_INPLACE_NOT_SUPPORTED;
   if (flags & ALTER_ADD_FOREIGN_KEY) {
     /*
       Adding a foreign key with foreign_key_checks=1 needs a copying ALTER, as in InnoDB: only a
@@ -145,7 +225,8 @@ enum_alter_inplace_result ha_firn::check_if_supported_inplace_alter(TABLE* alter
     The server itself checks the existing rows of such keys, and it does so only while it copies
     them.
   */
-  if (flags & kIndexes && (firn::has_key_checked_by_server(altered) || firn::has_key_checked_by_server(table)))
+  if (flags & (kIndexes | kColumns) &&
+      (firn::has_key_checked_by_server(altered) || firn::has_key_checked_by_server(table)))
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
   /* Let the server copy the table: create() of the copy then reports the option. */
   if (firn::unmet_option(altered)) return HA_ALTER_INPLACE_NOT_SUPPORTED;
@@ -153,13 +234,24 @@ enum_alter_inplace_result ha_firn::check_if_supported_inplace_alter(TABLE* alter
     info->unsupported_reason = "ADD INDEX";
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
   }
+  if (!set_defaults_of_new_columns(altered, info)) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  firn_index_change* change = nullptr;
+  bool supported = false;
   try {
-    firn_index_change* change = plan(m_share->core(), table, altered, info);
-    firn_index_change_free(change);
-    if (!change) return HA_ALTER_INPLACE_NOT_SUPPORTED;
+    change = plan(m_share->core(), table, altered, info);
+    supported = change != nullptr;
+    /* The copy has the server's own error for a column that a foreign key needs. */
+    if (supported && flags & ALTER_DROP_STORED_COLUMN) {
+      const firn::ForeignKeyRequest foreign_keys(ha_thd(), firn::TableName(m_path).c_str(), altered, info->alter_info,
+                                                 true);
+      supported = firn_index_change_foreign_keys(change, foreign_keys.get()) != FIRN_FOREIGN_KEY;
+    }
   } catch (const std::bad_alloc&) {
+    firn_index_change_free(change);
     return HA_ALTER_ERROR;
   }
+  firn_index_change_free(change);
+  if (!supported) return HA_ALTER_INPLACE_NOT_SUPPORTED;
   return flags & kFill ? HA_ALTER_INPLACE_SHARED_LOCK : HA_ALTER_INPLACE_INSTANT;
 }
 

@@ -137,6 +137,9 @@ class ha_firn final : public handler {
   int truncate() override;
   void update_create_info(HA_CREATE_INFO* info) override;
   bool check_if_incompatible_data(HA_CREATE_INFO* info, uint table_changes) override;
+  bool can_convert_nocopy(const Field& field, const Column_definition& column) const override;
+  Compare_keys compare_key_parts(const Field& old_field, const Column_definition& column, const KEY_PART_INFO& old_part,
+                                 const KEY_PART_INFO& new_part) const override;
   enum_alter_inplace_result check_if_supported_inplace_alter(TABLE* altered, Alter_inplace_info* info) override;
   bool prepare_inplace_alter_table(TABLE* altered, Alter_inplace_info* info) override;
   bool inplace_alter_table(TABLE* altered, Alter_inplace_info* info) override;

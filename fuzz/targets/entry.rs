@@ -8,7 +8,9 @@ use firn::base::blob_buf::BlobBuf;
 use firn::base::encryption_envelope::EncryptedUnit;
 use firn::base::{ErrorKind, Kind, Value};
 use firn::catalog::{CatalogState, TableEntry, TableLocking, TableSchema};
-use firn::rowcode::{Column, ColumnKind, InstantDefault, NullBit, RowFormat, RowLayout};
+use firn::rowcode::{
+    Column, ColumnKind, InstantDefault, NullBit, RowFormat, RowLayout, RowVersion, StoredColumn,
+};
 use firn::write::Batch;
 
 /// Runs one input.
@@ -117,6 +119,19 @@ fn format() -> RowFormat {
     RowFormat::single(RowLayout::new(1, RECORD_LEN, columns).expect("a good layout"))
 }
 
+/// A version whose rows stored these columns, which are gone.
+fn version(number: u32, ids: &[u32]) -> RowVersion {
+    let column = |&id| StoredColumn {
+        id,
+        fixed_len: (id > 5).then_some(4),
+        nullable: true,
+    };
+    RowVersion {
+        number,
+        columns: ids.iter().map(column).collect(),
+    }
+}
+
 /// Initial inputs: valid ones for each decoder.
 pub fn seeds() -> Vec<Vec<u8>> {
     let mut batch = Batch::new();
@@ -124,6 +139,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     batch.add(b"\0\0\0\x07other", Kind::Delete, Value::EMPTY);
     let schema = TableSchema {
         version: 1,
+        older: std::sync::Arc::default(),
         record_len: 8,
         null_bytes: 1,
         columns: Vec::new(),
@@ -148,6 +164,11 @@ pub fn seeds() -> Vec<Vec<u8>> {
         original: Some("d/t".to_owned()),
         ..entry.clone()
     };
+    let changed = TableSchema {
+        version: 3,
+        older: vec![version(2, &[4, 7]), version(1, &[4])].into(),
+        ..schema.clone()
+    };
     let mut record = vec![0; RECORD_LEN as usize];
     record[5..9].copy_from_slice(b"\x03abc");
     let (mut head, mut tail) = (Vec::new(), Vec::new());
@@ -160,6 +181,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         of(1, &entry.encode(&[])),
         of(1, &copy.encode(&[])),
         of(2, &schema.to_bytes()),
+        of(2, &changed.to_bytes()),
         of(3, &row),
         of(4, b"\x05\x03\x04d/v\x01image"),
         of(4, b"\x04\x04d/t\x01par"),

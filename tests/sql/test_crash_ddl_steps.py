@@ -75,6 +75,25 @@ CASES = {
         PAIR, ["ALTER TABLE p ADD COLUMN w INT DEFAULT 7, RENAME TO q, ALGORITHM=COPY"], True
     ),
     "in_place": Case(PAIR, ["ALTER TABLE p ADD KEY (v), ALGORITHM=INPLACE"]),
+    "columns_in_place": Case(
+        PAIR,
+        [
+            "ALTER TABLE p ADD w INT DEFAULT 7 FIRST, ADD g INT AS (id + w) VIRTUAL, "
+            "MODIFY v VARCHAR(300) AFTER w, ALGORITHM=INSTANT"
+        ],
+    ),
+    "columns_and_index_in_place": Case(
+        PAIR, ["ALTER TABLE p DROP v, ADD w INT DEFAULT 7, ADD KEY (w), ALGORITHM=NOCOPY"]
+    ),
+    "columns_in_place_and_renamed": Case(
+        PAIR,
+        ["ALTER TABLE p DROP v, ADD v VARCHAR(20) DEFAULT 'n', RENAME TO q, ALGORITHM=INSTANT"],
+        True,
+    ),
+    "columns_of_partitions": Case(
+        [PARTITIONED, FILL_PARTITIONED],
+        ["ALTER TABLE parts ADD w INT DEFAULT 7 FIRST, DROP v, ALGORITHM=INSTANT"],
+    ),
     "renamed": Case(PAIR, ["RENAME TABLE p TO spare, c TO p, spare TO c"], True),
     "exchanged": Case(
         [

@@ -211,6 +211,7 @@ AFTER = """
         "COMMENT 'q'",
         "ADD INDEX (x, id)",
         "ADD y INT",
+        "FORCE",
         "ALTER x SET DEFAULT 5",
         "RENAME COLUMN x TO x",
     ],
@@ -240,7 +241,7 @@ def test_copying_alter_that_renames_the_referenced_table(pair: KeyPair) -> None:
     assert play(pair, AFTER) == {1451, 1452}
 
 
-@pytest.mark.parametrize("change", ["COMMENT 'q'", "ADD y INT"])
+@pytest.mark.parametrize("change", ["COMMENT 'q'", "ADD y INT", "FORCE"])
 def test_alter_that_moves_a_table_to_another_database(pair: KeyPair, change: str) -> None:
     play(pair, TABLES.format(action="ON DELETE CASCADE"))
     for sql, error in (

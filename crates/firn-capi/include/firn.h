@@ -302,7 +302,7 @@ typedef struct firn_cursor firn_cursor;
 // An open database. A server opens one.
 typedef struct firn_db firn_db;
 
-// A change of one table's secondary indexes that has begun and is not committed.
+// A change of one table's columns and secondary indexes that has begun and is not committed.
 typedef struct firn_index_change firn_index_change;
 
 // A connection of the server and its transaction. It belongs to one thread at a time; only
@@ -1742,18 +1742,24 @@ bool firn_is_referenced(const struct firn_table *table);
 // The table must be live.
 bool firn_refers_to_itself(const struct firn_table *table);
 
-// Plans to give `table` the indexes of `definition`, which has the columns and the primary key of
-// the table. `from` has for each index of `definition` the number of that index in the table, or
-// `FIRN_NONE` for a new index. `FIRN_UNSUPPORTED`, with the reason in words, if more than
-// secondary indexes would change.
+// Plans to give `table` the columns and indexes of `definition`, which has the primary key of the
+// table. `columns` has for each column of `definition` the number of that column in the table, or
+// `FIRN_NONE` for a new column; `indexes` has the same for each index. `defaults` is a record
+// buffer of `definition` with the values that the new columns get in all rows of the table.
+// `FIRN_UNSUPPORTED`, with the reason in words, if the change takes a copy of the rows or of the
+// primary index.
 //
 // # Safety
-// The table must be live; the pointers must be valid for their types, `from` for as many numbers
-// as the definition has indexes. The collator's callbacks and the handles of the definition's
-// collations must stay valid until the change is freed.
+// The table must be live; the pointers must be valid for their types, `columns` and `indexes` for
+// as many numbers as the definition has columns and indexes, `defaults` for a record buffer of the
+// definition. New columns of `defaults` that are blobs must point to their bytes. The collator's
+// callbacks and the handles of the definition's collations must stay valid until the change is
+// freed.
 enum firn_status firn_index_change_new(const struct firn_table *table,
                                        const struct firn_table_def *definition,
-                                       const uint32_t *from,
+                                       const uint32_t *columns,
+                                       const uint32_t *indexes,
+                                       const uint8_t *defaults,
                                        struct firn_index_change **out);
 
 // Fills the new indexes from the rows of the table. Nobody may change rows of the table from this

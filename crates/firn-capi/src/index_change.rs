@@ -1,4 +1,4 @@
-//! Changes the indexes of a table in place.
+//! Changes the columns and indexes of a table in place.
 
 use crate::database::firn_db;
 use crate::ddl_session::ddl_session;
@@ -9,11 +9,12 @@ use crate::schema::{FIRN_NONE, firn_table_def, table_schema};
 use crate::session::{firn_session, session_mut};
 use crate::table::firn_table;
 use firn::base::Error;
+use firn::catalog::SchemaChange;
 use firn::table::{IndexBuild, WriteOutcome};
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// A change of one table's secondary indexes that has begun and is not committed.
+/// A change of one table's columns and secondary indexes that has begun and is not committed.
 pub struct firn_index_change {
     build: IndexBuild,
 }
@@ -24,20 +25,26 @@ impl firn_index_change {
     }
 }
 
-/// Plans to give `table` the indexes of `definition`, which has the columns and the primary key of
-/// the table. `from` has for each index of `definition` the number of that index in the table, or
-/// `FIRN_NONE` for a new index. `FIRN_UNSUPPORTED`, with the reason in words, if more than
-/// secondary indexes would change.
+/// Plans to give `table` the columns and indexes of `definition`, which has the primary key of the
+/// table. `columns` has for each column of `definition` the number of that column in the table, or
+/// `FIRN_NONE` for a new column; `indexes` has the same for each index. `defaults` is a record
+/// buffer of `definition` with the values that the new columns get in all rows of the table.
+/// `FIRN_UNSUPPORTED`, with the reason in words, if the change takes a copy of the rows or of the
+/// primary index.
 ///
 /// # Safety
-/// The table must be live; the pointers must be valid for their types, `from` for as many numbers
-/// as the definition has indexes. The collator's callbacks and the handles of the definition's
-/// collations must stay valid until the change is freed.
+/// The table must be live; the pointers must be valid for their types, `columns` and `indexes` for
+/// as many numbers as the definition has columns and indexes, `defaults` for a record buffer of the
+/// definition. New columns of `defaults` that are blobs must point to their bytes. The collator's
+/// callbacks and the handles of the definition's collations must stay valid until the change is
+/// freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_index_change_new(
     table: *const firn_table,
     definition: *const firn_table_def,
-    from: *const u32,
+    columns: *const u32,
+    indexes: *const u32,
+    defaults: *const u8,
     out: *mut *mut firn_index_change,
 ) -> firn_status {
     guard(|| {
@@ -46,21 +53,34 @@ pub unsafe extern "C" fn firn_index_change_new(
         let whole = unsafe { firn_table::whole(table) }?;
         // SAFETY: the definition and all that it points to stay valid during the call.
         let schema = unsafe { table_schema(definition) }?;
-        let from = match schema.indexes.len() {
-            0 => &[],
-            // SAFETY: pointer and length describe memory that the host keeps unchanged during the
-            // call.
-            count => unsafe { std::slice::from_raw_parts(from, count) },
+        // SAFETY: pointer and length describe memory that the host keeps unchanged during the call.
+        let (columns, indexes, defaults) = unsafe {
+            (
+                origins(columns, schema.columns.len()),
+                origins(indexes, schema.indexes.len()),
+                borrow_bytes(defaults, schema.record_len as usize),
+            )
         };
-        let from = from
-            .iter()
-            .map(|&old| (old != FIRN_NONE).then_some(old as usize));
+        // SAFETY: new blob columns of the record point to their bytes.
+        let change = unsafe { SchemaChange::new(schema, columns, indexes, defaults) }?;
         let table = Arc::clone(&whole.table);
-        let build = IndexBuild::new(table, whole.db().context(), schema, from.collect())?;
+        let build = IndexBuild::new(table, whole.db().context(), change)?;
         // SAFETY: the out pointer is valid for writes, and only this call refers to its target.
         unsafe { out.write(boxed(firn_index_change { build })) };
         Ok(())
     })
+}
+
+/// # Safety
+/// `numbers` must be valid for `count` numbers.
+unsafe fn origins(numbers: *const u32, count: usize) -> Vec<Option<usize>> {
+    if count == 0 || numbers.is_null() {
+        return Vec::new();
+    }
+    // SAFETY: pointer and length describe memory that the host keeps unchanged during the call.
+    let numbers = unsafe { std::slice::from_raw_parts(numbers, count) }.iter();
+    let numbers = numbers.map(|&old| (old != FIRN_NONE).then_some(old as usize));
+    numbers.collect()
 }
 
 /// Fills the new indexes from the rows of the table. Nobody may change rows of the table from this

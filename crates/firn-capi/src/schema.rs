@@ -224,6 +224,7 @@ pub unsafe fn table_schema(def: *const firn_table_def) -> Result<TableSchema> {
     });
     let schema = TableSchema {
         version: 1,
+        older: Arc::default(),
         record_len: def.record_len,
         null_bytes: def.null_bytes,
         columns: columns.collect::<Result<_>>()?,

@@ -22,8 +22,8 @@ use firn::base::blob_buf::BlobBuf;
 use firn::base::options::CommitDurability;
 use firn::base::{Error, Result};
 use firn::catalog::{
-    ColumnSchema, DdlSession, IndexPart, IndexSchema, NewTable, PartSchema, TableLocking,
-    TableSchema,
+    ColumnSchema, DdlSession, IndexPart, IndexSchema, NewTable, PartSchema, SchemaChange,
+    TableLocking, TableSchema,
 };
 use firn::db::Db;
 use firn::env::fault::{CallClass, Errno, Fault};
@@ -111,6 +111,7 @@ fn schema(indexes: &BTreeSet<u32>) -> TableSchema {
     };
     TableSchema {
         version: 1,
+        older: std::sync::Arc::default(),
         record_len: RECORD as u32,
         null_bytes: 1,
         columns: columns.collect(),
@@ -324,7 +325,8 @@ impl LoadRun {
         let from = std::iter::once(Some(0)).chain(indexes.iter().map(origin));
         let from: Vec<_> = from.collect();
         let fills = from.contains(&None);
-        let mut build = IndexBuild::new(table, self.db.context(), schema(&indexes), from)?;
+        let change = SchemaChange::of_indexes(schema(&indexes), from);
+        let mut build = IndexBuild::new(table, self.db.context(), change)?;
         let mut found = [0; RECORD];
         if fills {
             let owner = self.db.new_owner(0);

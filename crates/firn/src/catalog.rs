@@ -35,7 +35,7 @@ pub use metadata_locks::MetadataLocks;
 pub use object_image::{ObjectImage, ServerObjectKind};
 pub use schema::{
     CollationSchema, Collations, ColumnSchema, Difference, IndexPart, IndexSchema, PartSchema,
-    TableLocking, TableSchema,
+    SchemaChange, TableLocking, TableSchema, VERSIONS_MAX,
 };
 pub use table_entry::{IndexEntry, TableEntry};
 pub use tables::{Catalog, NewTable};

@@ -22,6 +22,7 @@ mod decode_program;
 mod instant_default;
 mod row_format;
 mod row_layout;
+mod row_version;
 
 pub use crate::base::record_buffer::{NullBit, Pad};
 pub use column::{Column, ColumnKind};
@@ -30,6 +31,7 @@ pub use decode_program::OutOfLineColumn;
 pub use instant_default::InstantDefault;
 pub use row_format::RowFormat;
 pub use row_layout::{RowLayout, split_tail};
+pub use row_version::{RowVersion, StoredColumn};
 
 use crate::base::Error;
 

@@ -110,7 +110,8 @@ fn null_images(schema: &TableSchema, defaults: &[u8]) -> Vec<NullImage> {
 pub struct Table {
     catalog: Arc<Catalog>,
     name: String,
-    /// The definition as the server gave it at open, with its collations.
+    /// The definition as the server gave it at open, with its collations, and with the versions and
+    /// ids of columns that the catalog has.
     schema: TableSchema,
     format: RowFormat,
     null_images: Vec<NullImage>,
@@ -179,7 +180,8 @@ impl Table {
         (entry, generation): (Arc<TableEntry>, u64),
         warning: Option<String>,
     ) -> Result<Arc<Self>> {
-        let format = schema.row_format(&[])?;
+        let schema = schema.with_versions_of(&entry.schema);
+        let format = schema.row_format()?;
         let foreign_keys = ForeignKeys::resolve(catalog, &entry)?;
         let current = TableIds::new(catalog.counters(), &schema, entry, generation)?;
         let current = TableIds {
@@ -209,7 +211,8 @@ impl Table {
         self.warning.as_deref()
     }
 
-    /// The definition that the server gave when it opened the table.
+    /// The definition that the server gave when it opened the table, with the versions and ids of
+    /// columns that the catalog has.
     pub fn schema(&self) -> &TableSchema {
         &self.schema
     }
@@ -325,11 +328,16 @@ impl Table {
             // server is about to close it.
             Err(_) => Arc::clone(&current.entry),
         };
-        // An ALTER has changed the indexes: keep the old ids, which fit the definition that this
-        // `Table` was opened with. The server opens a new `Table` for the new definition.
-        let entry = match entry.schema.difference(&self.schema) {
-            Some(Difference::Stored(_)) => Arc::clone(&current.entry),
-            _ => entry,
+        // An ALTER has changed columns or indexes: keep the old ids, which fit the definition that
+        // this `Table` was opened with. The server opens a new `Table` for the new definition.
+        let changed = entry.schema.version != self.schema.version
+            || matches!(
+                entry.schema.difference(&self.schema),
+                Some(Difference::Stored(_))
+            );
+        let entry = match changed {
+            true => Arc::clone(&current.entry),
+            false => entry,
         };
         let foreign_keys = ForeignKeys::resolve(&self.catalog, &entry)
             .unwrap_or_else(|error| Some(ForeignKeys::unresolved(error)));

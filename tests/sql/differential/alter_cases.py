@@ -149,6 +149,13 @@ CLAUSES = {
         DROP COLUMN nope
         DROP COLUMN IF EXISTS nope
         DROP COLUMN mi, ADD COLUMN mi INT
+        DROP COLUMN vl, ADD COLUMN n1 TEXT DEFAULT 'n' FIRST, MODIFY vb VARBINARY(90)
+        CHANGE COLUMN mi mm MEDIUMINT FIRST, ADD COLUMN mi BLOB, RENAME KEY k1 TO kk
+        ADD COLUMN n1 VARCHAR(20) DEFAULT CONCAT('a', 'b')
+        ADD COLUMN n1 VARCHAR(90) DEFAULT CURRENT_USER()
+        ADD COLUMN n1 VARCHAR(2) DEFAULT CONCAT('a', 'bc')
+        ADD COLUMN n1 INT NOT NULL DEFAULT 3, ADD UNIQUE KEY (n1)
+        ADD COLUMN n1 GEOMETRY
         RENAME COLUMN mi TO mm
         RENAME COLUMN i TO ii
         RENAME COLUMN vc TO vv
@@ -168,6 +175,7 @@ CLAUSES = {
         MODIFY ti TINYINT UNSIGNED
         MODIFY ti TINYINT NOT NULL
         MODIFY si SMALLINT UNSIGNED
+        MODIFY si SMALLINT UNSIGNED FIRST
         MODIFY si SMALLINT UNSIGNED NOT NULL DEFAULT 4
         MODIFY mi MEDIUMINT NOT NULL
         MODIFY mi MEDIUMINT NOT NULL DEFAULT 8
@@ -317,6 +325,8 @@ CLAUSES = {
         ADD COLUMN z INT AUTO_INCREMENT
         DROP KEY a
         DROP COLUMN c
+        MODIFY d INT FIRST
+        DROP COLUMN d, ADD COLUMN e INT NOT NULL DEFAULT 8
         ADD KEY n1 (c(3)), DROP KEY kc
         RENAME KEY kc TO ck
         ALTER d SET DEFAULT 6
@@ -340,9 +350,12 @@ CLAUSES = {
         RENAME COLUMN id TO i2
         DROP COLUMN v
         DROP COLUMN id
-        ADD COLUMN z INT FIRST""",
+        ADD COLUMN z INT FIRST
+        MODIFY v INT FIRST""",
     "partitioned": """
         ADD COLUMN z INT NOT NULL DEFAULT 4
+        ADD COLUMN z TEXT NOT NULL DEFAULT 'z' FIRST, ADD KEY n1 (w, z(3))
+        ADD COLUMN z INT FIRST, DROP COLUMN w
         DROP COLUMN w
         RENAME COLUMN w TO ww
         MODIFY v VARCHAR(60) DEFAULT 'p'
@@ -369,6 +382,7 @@ CLAUSES = {
     "versioned": """
         DROP SYSTEM VERSIONING
         ADD COLUMN z INT
+        ADD COLUMN z INT, DROP COLUMN v
         ADD KEY n1 (v)
         DROP KEY w
         ALTER v SET DEFAULT 'q'
@@ -378,53 +392,16 @@ CLAUSES = {
 }
 
 # Clauses for which FIRN and InnoDB support different algorithms, by the cheapest algorithm of
-# InnoDB and of FIRN. DROP KEY changes only FIRN's catalog. The other clauses need a copy in FIRN
-# until rows carry the schema version that wrote them.
+# InnoDB and of FIRN. DROP KEY changes only FIRN's catalog. An index over a new column, or one that
+# has lost a column, is filled without a copy of the rows.
 ALGORITHMS_DIFFER = {
     ("INSTANT", "COPY"): {
-        "wide": """
-            ADD COLUMN n1 INT
-            ADD COLUMN n1 VARCHAR(300) CHARACTER SET utf8mb4 NOT NULL DEFAULT 'ä€'
-            ADD COLUMN n1 TEXT NOT NULL DEFAULT 'long'
-            ADD COLUMN n1 DATETIME NOT NULL DEFAULT CURRENT_TIMESTAMP
-            ADD COLUMN n1 DATE NOT NULL
-            ADD COLUMN n1 INT NOT NULL
-            ADD COLUMN n1 BIT(3) DEFAULT b'101', ADD COLUMN n2 ENUM('q','r') NOT NULL
-            ADD COLUMN n1 INT AS (id * 3) VIRTUAL
-            ADD COLUMN n1 INT INVISIBLE DEFAULT 4
-            ADD COLUMN n1 UUID DEFAULT '123e4567-e89b-12d3-a456-426614174000'
-            DROP COLUMN vl
-            DROP COLUMN bl, DROP COLUMN js
-            DROP COLUMN gv
-            DROP COLUMN gt
-            MODIFY mi MEDIUMINT FIRST
-            MODIFY mi MEDIUMINT AFTER ip
-            MODIFY vc VARCHAR(40) NOT NULL DEFAULT 'x'
-            MODIFY vc VARCHAR(300) NOT NULL DEFAULT 'x'
-            MODIFY vu VARCHAR(60) CHARACTER SET utf8mb4 COLLATE utf8mb4_unicode_ci
-            MODIFY vu VARCHAR(200) CHARACTER SET utf8mb4 COLLATE utf8mb4_unicode_ci
-            MODIFY vl VARCHAR(350)
-            MODIFY vb VARBINARY(200) DEFAULT 'bytes'
-            MODIFY vb VARBINARY(400) DEFAULT 'bytes'
-            MODIFY gv INT AS (i + 2) VIRTUAL""",
-        "hidden": """
-            ADD COLUMN z INT DEFAULT 9""",
-        "parts": """
-            MODIFY a VARCHAR(30) COLLATE latin1_general_ci NOT NULL
-            ADD COLUMN z INT FIRST""",
-        "versioned": """
-            ADD COLUMN z INT""",
         "partitioned": """
-            ADD COLUMN z INT NOT NULL DEFAULT 4
-            DROP COLUMN w
-            MODIFY v VARCHAR(60) DEFAULT 'p'
             AUTO_INCREMENT=1000
             AUTO_INCREMENT=2""",
     },
     ("INPLACE", "COPY"): {
         "wide": """
-            ADD COLUMN n1 INT, ADD KEY (n1)
-            MODIFY si SMALLINT UNSIGNED
             MODIFY bi BIGINT
             MODIFY vc VARCHAR(20) DEFAULT 'x'
             DROP PRIMARY KEY, ADD PRIMARY KEY (bi), ADD KEY (id)
@@ -441,20 +418,44 @@ ALGORITHMS_DIFFER = {
             ADD UNIQUE KEY n1 (b), ADD PRIMARY KEY (b, d)
             MODIFY b INT
             MODIFY a INT NOT NULL
-            DROP COLUMN c
             FORCE""",
         "parts": """
             DROP PRIMARY KEY
             DROP PRIMARY KEY, ADD PRIMARY KEY (id, a)
-            DROP PRIMARY KEY, ADD PRIMARY KEY (a)
-            DROP COLUMN v""",
+            DROP PRIMARY KEY, ADD PRIMARY KEY (a)""",
         "partitioned": """
             FORCE""",
         "versioned": """
             DROP SYSTEM VERSIONING""",
     },
+    ("INPLACE", "NOCOPY"): {
+        "wide": """
+            ADD COLUMN n1 INT, ADD KEY (n1)
+            ADD COLUMN n1 INT NOT NULL DEFAULT 3, ADD UNIQUE KEY (n1)""",
+        "hidden": """
+            DROP COLUMN c""",
+        "parts": """
+            DROP COLUMN v""",
+        "partitioned": """
+            ADD COLUMN z TEXT NOT NULL DEFAULT 'z' FIRST, ADD KEY n1 (w, z(3))""",
+    },
+    ("COPY", "NOCOPY"): {
+        "wide": """
+            DROP COLUMN ti
+            DROP COLUMN gs
+            ADD COLUMN n1 INT, DROP COLUMN vl, ADD KEY n2 (mi)""",
+    },
+    ("COPY", "INSTANT"): {
+        "wide": """
+            ADD COLUMN n1 INT NOT NULL DEFAULT 5 FIRST
+            ADD COLUMN n1 VARCHAR(10) NOT NULL DEFAULT 'new' AFTER ti
+            DROP COLUMN mi, ADD COLUMN mi INT
+            MODIFY gv INT AS (i + 1) VIRTUAL AFTER id""",
+    },
     ("INPLACE", "INSTANT"): {
         "wide": """
+            MODIFY si SMALLINT UNSIGNED
+            MODIFY si SMALLINT UNSIGNED FIRST
             ROW_FORMAT=DYNAMIC""",
     },
     ("NOCOPY", "COPY"): {

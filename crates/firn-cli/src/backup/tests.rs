@@ -305,6 +305,7 @@ fn add_table(dir: &Path, name: &str) {
 fn create_table(db: &Db, name: &str) {
     let schema = TableSchema {
         version: 1,
+        older: std::sync::Arc::default(),
         record_len: 5,
         null_bytes: 1,
         columns: Vec::new(),

@@ -103,6 +103,7 @@ fn schema() -> TableSchema {
     });
     TableSchema {
         version: 1,
+        older: std::sync::Arc::default(),
         record_len: RECORD as u32,
         null_bytes: 1,
         columns: vec![

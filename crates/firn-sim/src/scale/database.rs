@@ -51,6 +51,7 @@ fn schema() -> TableSchema {
     };
     TableSchema {
         version: 1,
+        older: std::sync::Arc::default(),
         record_len: 13,
         null_bytes: 1,
         columns: (0..3).map(column).collect(),

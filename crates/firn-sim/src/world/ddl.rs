@@ -47,6 +47,7 @@ fn schema(indexes: u32, primary: bool) -> TableSchema {
     };
     TableSchema {
         version: 1,
+        older: std::sync::Arc::default(),
         record_len: 5,
         null_bytes: 1,
         columns: vec![column],

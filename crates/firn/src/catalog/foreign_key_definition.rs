@@ -414,6 +414,42 @@ impl CatalogState {
         following
     }
 
+    /// Checks that the change from `old` to `new` leaves each foreign key its columns, whether or
+    /// not the session checks foreign keys: a foreign key of the table, or one that refers to the
+    /// table.
+    ///
+    /// # Errors
+    /// `ForeignKey`.
+    pub(super) fn check_needed_columns(&self, old: &TableEntry, new: &TableEntry) -> Result<()> {
+        let is_dropped = |name: &&str| {
+            old.schema.find_column(name).is_some()
+                && old.schema.column_in(name, &new.schema).is_none()
+        };
+        let needed = |column: &str, key: &ForeignKey| {
+            let text = format!("column {column} is needed in foreign key {}", key.name);
+            broken(ForeignKeyViolation::IndexIsNeeded, &old.name, column, text)
+        };
+        let has = |entry: &TableEntry, name: &str| {
+            let mut keys = entry.foreign_keys.iter();
+            keys.any(|key| key.name == name)
+        };
+        let stays = old.foreign_keys.iter().filter(|key| has(new, &key.name));
+        for key in stays {
+            if let Some(column) = key.column_names().into_iter().find(is_dropped) {
+                return Err(needed(column, key));
+            }
+        }
+        for (child, key) in self.referencing(&old.name) {
+            if child.name == old.name && !has(new, &key.name) {
+                continue;
+            }
+            if let Some(column) = key.parent_column_names().into_iter().find(is_dropped) {
+                return Err(needed(column, &key));
+            }
+        }
+        Ok(())
+    }
+
     /// Checks that the change from `old` to `new` leaves each foreign key its index: a foreign key
     /// of the table, or one that refers to the table, for which `old` has an index must find one in
     /// `new`.
@@ -488,8 +524,7 @@ fn renamed_columns(
     referenced: bool,
 ) -> Vec<ForeignKeyColumn> {
     let renamed = |name: &str| {
-        let position = old.find_column(name);
-        let column = position.and_then(|position| new.columns.get(position));
+        let column = old.column_in(name, new);
         column.map_or_else(|| name.to_owned(), |column| column.name.clone())
     };
     let columns = columns.iter().map(|column| match referenced {

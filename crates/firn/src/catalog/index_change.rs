@@ -1,5 +1,7 @@
-//! Changes the indexes of a table. The new indexes are filled first. Then one commit puts them into
-//! the catalog, together with all other changes of the definition.
+//! Changes the columns and indexes of a table. New indexes are filled first. Then one commit puts
+//! them into the catalog, together with all other changes of the definition.
+//!
+//! The rows stay as they are: see [`SchemaChange`].
 //!
 //! From the beginning, the ids of indexes that are being filled are recorded as retired on disk,
 //! but not in memory. So if the engine dies, the next start treats their entries as garbage. The
@@ -8,7 +10,7 @@
 use super::counters::autoincrement_counter;
 use super::ddl_session::DdlSession;
 use super::foreign_key_definition::ForeignKeyRequest;
-use super::schema::TableSchema;
+use super::schema::{SchemaChange, TableSchema};
 use super::table_entry::{IndexEntry, TableEntry};
 use super::tables::{Catalog, SetCounter, put_entry, retired_key};
 use crate::base::prefix_extractor::PrefixExtractor;
@@ -26,12 +28,14 @@ pub enum IndexOrigin {
     New(IndexId),
 }
 
-/// A table whose indexes change.
+/// A table whose columns or indexes change.
 pub struct IndexChange<'a> {
     /// The table's name.
     pub table: &'a str,
-    /// The table's new definition, with the same columns and primary key.
+    /// The table's new definition, with the same primary key.
     pub schema: TableSchema,
+    /// For each column of the new definition, its number in the old one; `None` for a new column.
+    pub columns: Vec<Option<usize>>,
     /// Origins of the new definition's indexes, in order.
     pub indexes: Vec<IndexOrigin>,
     /// The new value of the table's AUTO_INCREMENT counter, or `None` to keep it. If a prepared
@@ -66,15 +70,15 @@ impl Catalog {
         Ok(ids)
     }
 
-    /// In one commit, changes the indexes of tables, the parts of their definitions on which no
-    /// stored bytes depend, and their AUTO_INCREMENT counters. Durable on return. `frm` and
-    /// `version` are the server's new definition image and its version. An old index that is the
-    /// [origin](IndexOrigin::Old) of no index in the new definition is retired.
+    /// In one commit, changes the columns and indexes of tables, the parts of their definitions on
+    /// which no stored bytes depend, and their AUTO_INCREMENT counters. Durable on return. `frm`
+    /// and `version` are the server's new definition image and its version. An old index that is
+    /// the [origin](IndexOrigin::Old) of no index in the new definition is retired.
     ///
     /// # Errors
     /// `NotFound` if there is no such table; `InvalidArgument` if a change does not fit its table;
-    /// `LockTimeout` if indexes come or go and a prepared transaction has changed the table; those
-    /// of a commit (`NoSpace`, `Poisoned`, `ShutDown`, `Io`).
+    /// `LockTimeout` if indexes come or go, or rows get another form, and a prepared transaction
+    /// has changed the table; those of a commit (`NoSpace`, `Poisoned`, `ShutDown`, `Io`).
     pub fn change_indexes(
         &self,
         changes: Vec<IndexChange<'_>>,
@@ -113,6 +117,7 @@ impl Catalog {
         let fresh: Vec<usize> = fresh.map(|(number, _)| number).collect();
         let keys = known.changed_foreign_keys(old, &entry.schema, request, &fresh)?;
         entry.foreign_keys = keys;
+        known.check_needed_columns(old, entry)?;
         if checks {
             known.check_needed_indexes(old, entry)?;
         }
@@ -126,9 +131,7 @@ impl Catalog {
             .filter(|key| key.parent == name)
         {
             for column in &mut key.columns {
-                if let Some(position) = old.schema.find_column(&column.referenced)
-                    && let Some(renamed) = new.columns.get(position)
-                {
+                if let Some(renamed) = old.schema.column_in(&column.referenced, new) {
                     column.referenced.clone_from(&renamed.name);
                 }
             }
@@ -161,7 +164,8 @@ impl Catalog {
             let (mut entry, new) = changed(&old, change, frm, version)?;
             self.change_foreign_keys(&old, &mut entry, request, session.checks)?;
             following.extend(self.entries().read().follow_columns(&old, &entry.schema));
-            if old.index_ids().len() != entry.index_ids().len() || !new.is_empty() {
+            let rewrites = old.schema.version != entry.schema.version;
+            if old.index_ids().len() != entry.index_ids().len() || !new.is_empty() || rewrites {
                 self.refuse_prepared_changes(&old)?;
             }
             for id in &new {
@@ -249,8 +253,12 @@ fn changed(
         IndexOrigin::Old(number) => Some(*number),
         IndexOrigin::New(_) => None,
     });
-    let from: Vec<_> = from.collect();
-    if let Some(trouble) = old.schema.index_change_trouble(&change.schema, &from) {
+    let planned = SchemaChange {
+        schema: change.schema,
+        columns: change.columns,
+        indexes: from.collect(),
+    };
+    if let Some(trouble) = old.schema.change_trouble(&planned) {
         return Err(Error::invalid(format_args!(
             "table {}: {trouble}",
             old.name
@@ -268,18 +276,8 @@ fn changed(
         IndexOrigin::New(id) => Some(*id),
     });
     let new = new.collect();
-    // Keep the column properties that only the catalog knows; the server's definition lacks them.
-    let mut schema = change.schema;
-    schema.version = old.schema.version;
-    for (column, known) in schema.columns.iter_mut().zip(&old.schema.columns) {
-        column.column.id = known.column.id;
-        column
-            .column
-            .instant_default
-            .clone_from(&known.column.instant_default);
-    }
     let entry = TableEntry {
-        schema,
+        schema: old.schema.changed_to(&planned)?,
         indexes: indexes.collect(),
         frm: frm.to_vec(),
         version: version.to_vec(),

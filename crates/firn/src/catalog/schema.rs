@@ -5,9 +5,11 @@
 //! bytes. Then codecs are made from the server's definition, since only that can compute collation
 //! weights.
 
+mod change;
 mod compare;
 mod encoding;
 
+pub use change::{SchemaChange, VERSIONS_MAX};
 pub use compare::Difference;
 
 use crate::base::{Error, Result};
@@ -15,7 +17,7 @@ use crate::keycode::{
     Collation, CollationSpec, Collator, IndexCodec, KeyCodec, KeyPart, KeyPrefixExtractor,
     NoCollator, PartKind, PartSource,
 };
-use crate::rowcode::{Column, ColumnKind, RowFormat, RowLayout};
+use crate::rowcode::{Column, ColumnKind, RowFormat, RowLayout, RowVersion};
 use std::sync::Arc;
 
 /// A column.
@@ -110,8 +112,10 @@ pub enum TableLocking {
 /// The definition of a table.
 #[derive(Debug, Clone)]
 pub struct TableSchema {
-    /// Version of the row format; 1 at creation.
+    /// Version of the row format, with which rows are written; 1 at creation.
     pub version: u32,
+    /// The versions with which older rows of the table may have been written, newest first.
+    pub older: Arc<[RowVersion]>,
     /// Length of the record buffer, bytes.
     pub record_len: u32,
     /// Length of the NULL bits at the start of the record buffer, bytes.
@@ -136,7 +140,7 @@ impl TableSchema {
     /// # Errors
     /// `InvalidArgument`; the message names the column or index.
     pub fn check(&self) -> Result<()> {
-        self.row_layout()?;
+        self.row_format()?;
         if let Some(primary) = self.primary {
             let index = self
                 .indexes
@@ -220,13 +224,12 @@ impl TableSchema {
         RowLayout::new(self.version, self.record_len, columns)
     }
 
-    /// The row format that reads rows of this version and of the `older` versions.
+    /// The row format that reads rows of this version and of all older versions.
     ///
     /// # Errors
     /// Those of [`RowFormat::new`]: `InvalidArgument`, `Unsupported`.
-    pub fn row_format(&self, older: &[TableSchema]) -> Result<RowFormat> {
-        let older = older.iter().map(Self::row_layout).collect::<Result<_>>()?;
-        RowFormat::new(self.row_layout()?, older)
+    pub fn row_format(&self) -> Result<RowFormat> {
+        RowFormat::new(self.row_layout()?, Arc::clone(&self.older))
     }
 
     /// The codecs of all indexes, in order.

@@ -618,6 +618,7 @@ impl Catalog {
         let entry = TableEntry {
             indexes,
             clustered,
+            schema: old.schema.clone().without_older_versions(),
             ..(*old).clone()
         };
         let new = entry.index_ids();

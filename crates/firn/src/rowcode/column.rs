@@ -55,6 +55,16 @@ impl ColumnKind {
         matches!(self, Self::VarChar { .. } | Self::Blob { .. })
     }
 
+    /// Whether a value of `len` bytes fits into a variable column of this kind.
+    pub(super) fn has_room(&self, len: usize) -> bool {
+        let len = len as u64;
+        match *self {
+            Self::Char { len: max, .. } | Self::VarChar { max, .. } => len <= u64::from(max),
+            Self::Blob { len_bytes } => len >> (8 * u32::from(len_bytes)) == 0,
+            Self::Fixed { .. } => false,
+        }
+    }
+
     pub(super) fn check(&self) -> Result<()> {
         let good = match *self {
             Self::Fixed { .. } => true,

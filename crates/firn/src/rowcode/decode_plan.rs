@@ -1,27 +1,70 @@
 //! Decode plans. A plan has a decode program for each schema version of a table, for one set of
 //! wanted columns.
 
-use super::damaged;
 use super::decode_program::{DecodeProgram, OutOfLineColumn};
+use super::{RowLayout, RowVersion, damaged};
 use crate::base::blob_buf::BlobBuf;
 use crate::base::blob_ref;
 use crate::base::{Error, Kind, Result, Value, varint};
+use std::sync::{Arc, OnceLock};
 
 /// Decodes rows of any schema version of a table into the wanted columns of a record buffer. A plan
-/// is created once and used for many rows. Decoding allocates memory only for blobs.
+/// is created once and used for many rows. Decoding allocates memory only for blobs, and for the
+/// first row of each older version that the plan meets.
 #[derive(Debug, Clone)]
 pub struct DecodePlan {
     record_len: usize,
-    /// Schema versions with their programs, newest first, because nearly all rows have the newest
-    /// version.
-    programs: Vec<(u32, DecodeProgram)>,
+    /// The newest schema version, which nearly all rows have.
+    version: u32,
+    newest: DecodeProgram,
+    /// `None` if the table has no older versions.
+    older: Option<Box<OlderPrograms>>,
+}
+
+/// The programs for rows of older versions. Each is made when the first of its rows is decoded: a
+/// table may have many versions, and a statement mostly meets a few.
+#[derive(Debug, Clone)]
+struct OlderPrograms {
+    current: Arc<RowLayout>,
+    versions: Arc<[RowVersion]>,
+    wanted: Option<Box<[u8]>>,
+    /// In the order of `versions`.
+    programs: Box<[OnceLock<Box<DecodeProgram>>]>,
+}
+
+fn is_wanted(wanted: Option<&[u8]>, column: usize) -> bool {
+    wanted.is_none_or(|bits| {
+        bits.get(column / 8)
+            .is_some_and(|byte| byte >> (column % 8) & 1 == 1)
+    })
 }
 
 impl DecodePlan {
-    pub(super) fn new(record_len: usize, programs: Vec<(u32, DecodeProgram)>) -> Self {
+    /// A plan for rows of the layout `current` and of the versions `older`, newest first.
+    pub(super) fn new(
+        current: &Arc<RowLayout>,
+        older: &Arc<[RowVersion]>,
+        wanted: Option<&[u8]>,
+    ) -> Self {
+        let newest = DecodeProgram::new(
+            current.head(),
+            current,
+            |column| is_wanted(wanted, column),
+            |number, _| Ok(current.slot(number)),
+        );
+        let older = (!older.is_empty()).then(|| {
+            Box::new(OlderPrograms {
+                current: Arc::clone(current),
+                versions: Arc::clone(older),
+                wanted: wanted.map(Into::into),
+                programs: older.iter().map(|_| OnceLock::new()).collect(),
+            })
+        });
         Self {
-            record_len,
-            programs,
+            record_len: current.record_len(),
+            version: current.version(),
+            newest: newest.expect("rows of a layout have all its stored columns"),
+            older,
         }
     }
 
@@ -69,18 +112,43 @@ impl DecodePlan {
         }
         let mut head = value.head;
         let version = varint::take_u32(&mut head).ok_or_else(|| damaged("no schema version"))?;
-        match self.programs.first() {
-            Some((newest, program)) if *newest == version => Ok(program),
-            _ => self.older_program(version),
+        match version == self.version {
+            true => Ok(&self.newest),
+            false => self.older_program(version),
         }
     }
 
     #[cold]
     fn older_program(&self, version: u32) -> Result<&DecodeProgram> {
-        let known = self.programs.iter().find(|(of, _)| *of == version);
-        match known {
-            Some((_, program)) => Ok(program),
-            None => Err(damaged(&format!("unknown schema version {version}"))),
+        let known = self.older.as_ref().and_then(|older| older.find(version));
+        known.unwrap_or_else(|| Err(damaged(&format!("unknown schema version {version}"))))
+    }
+}
+
+impl OlderPrograms {
+    /// The program for rows of `version`; `None` if there is no such version.
+    fn find(&self, version: u32) -> Option<Result<&DecodeProgram>> {
+        let newest_first = |of: &RowVersion| version.cmp(&of.number);
+        let at = self.versions.binary_search_by(newest_first).ok()?;
+        let program = &self.programs[at];
+        if program.get().is_none() {
+            match self.make(&self.versions[at]) {
+                Ok(made) => {
+                    let _ = program.set(Box::new(made));
+                }
+                Err(error) => return Some(Err(error)),
+            }
         }
+        program.get().map(|program| Ok(&**program))
+    }
+
+    fn make(&self, version: &RowVersion) -> Result<DecodeProgram> {
+        let slots = version.slots();
+        DecodeProgram::new(
+            slots.head,
+            &self.current,
+            |column| is_wanted(self.wanted.as_deref(), column),
+            |_, column| slots.find(column),
+        )
     }
 }

@@ -2,11 +2,13 @@
 
 use super::column_target::ColumnTarget;
 use super::instant_default::InstantDefaultOp;
-use super::row_layout::{ColumnPosition, CopyRange, RowLayout, push_run, split_tail};
+use super::row_layout::{
+    ColumnPosition, ColumnSlot, CopyRange, RowHead, RowLayout, push_run, split_tail,
+};
 use super::{Column, ColumnKind, NullBit, damaged};
 use crate::base::blob_buf::BlobBuf;
 use crate::base::blob_ref::BlobRef;
-use crate::base::{Error, Result, Value, varint};
+use crate::base::{Result, Value, varint};
 
 /// The step that decodes one variable column.
 #[derive(Debug, Clone)]
@@ -34,13 +36,8 @@ impl OutOfLineColumn {
     /// # Errors
     /// `Corruption`, without file name, if the value is too long.
     pub fn check(&self) -> Result<()> {
-        let fits = match self.target.kind {
-            ColumnKind::Char { len, .. } => self.blob.len <= u64::from(len),
-            ColumnKind::VarChar { max, .. } => self.blob.len <= u64::from(max),
-            ColumnKind::Blob { len_bytes } => self.blob.len >> (8 * u32::from(len_bytes)) == 0,
-            ColumnKind::Fixed { .. } => false,
-        };
-        match fits {
+        let len = usize::try_from(self.blob.len);
+        match len.is_ok_and(|len| self.target.kind.has_room(len)) {
             true => Ok(()),
             false => Err(damaged("a value out of line is longer than its column")),
         }
@@ -78,9 +75,7 @@ struct NullOp {
 /// of the wanted columns that the row lacks.
 #[derive(Debug, Clone)]
 pub(super) struct DecodeProgram {
-    bitmap_at: usize,
-    bitmap_len: usize,
-    head_len: usize,
+    head: RowHead,
     clear: Vec<NullBit>,
     nulls: Vec<NullOp>,
     runs: Vec<CopyRange>,
@@ -89,17 +84,17 @@ pub(super) struct DecodeProgram {
 }
 
 impl DecodeProgram {
-    /// A program for rows of layout `stored`, which decodes the columns of `current` for which
-    /// `wanted` returns true.
+    /// A program for rows with heads of form `head`, which decodes the columns of `current` for
+    /// which `wanted` returns true. `slot` tells where the rows have a column with its number in
+    /// `current`; `None` means that they lack it.
     pub(super) fn new(
-        stored: &RowLayout,
+        head: RowHead,
         current: &RowLayout,
         wanted: impl Fn(usize) -> bool,
+        slot: impl Fn(usize, &Column) -> Result<Option<ColumnSlot>>,
     ) -> Result<Self> {
         let mut program = Self {
-            bitmap_at: stored.bitmap_at(),
-            bitmap_len: stored.bitmap_len(),
-            head_len: stored.head_len(),
+            head,
             clear: Vec::new(),
             nulls: Vec::new(),
             runs: Vec::new(),
@@ -108,7 +103,7 @@ impl DecodeProgram {
         };
         for (i, column) in current.columns().iter().enumerate() {
             if column.stored && wanted(i) {
-                program.add(stored, column)?;
+                program.add(column, slot(i, column)?)?;
             }
         }
         // The loop above has added the steps in the order of the columns in the newest row layout.
@@ -124,7 +119,7 @@ impl DecodeProgram {
         Ok(program)
     }
 
-    fn add(&mut self, stored: &RowLayout, column: &Column) -> Result<()> {
+    fn add(&mut self, column: &Column, slot: Option<ColumnSlot>) -> Result<()> {
         if let Some(null) = column.null {
             match self.clear.iter_mut().find(|n| n.offset == null.offset) {
                 Some(byte) => byte.mask |= null.mask,
@@ -135,36 +130,22 @@ impl DecodeProgram {
             offset: column.offset,
             kind: column.kind,
         };
-        let same = |old: &Column| old.id == column.id && old.stored;
-        let Some(at) = stored.columns().iter().position(same) else {
+        let Some(slot) = slot else {
             return InstantDefaultOp::add(&mut self.defaults, column, target);
         };
-        let old = &stored.columns()[at];
-        let slot = stored.slot(at).expect("stored columns have a slot");
         match slot.place {
-            ColumnPosition::Fixed(row) if old.kind == column.kind => self.runs.push(CopyRange {
+            ColumnPosition::Fixed(row) => self.runs.push(CopyRange {
                 record: column.offset,
                 row,
                 len: column.kind.record_len(),
             }),
-            ColumnPosition::Var(index) if !column.kind.is_fixed() => {
-                self.vars.push(VarOp {
-                    index,
-                    id: column.id,
-                    target,
-                });
-            }
-            _ => {
-                return Err(Error::unsupported(format_args!(
-                    "column {} changed from {:?} to {:?}",
-                    column.id, old.kind, column.kind
-                )));
-            }
+            ColumnPosition::Var(index) => self.vars.push(VarOp {
+                index,
+                id: column.id,
+                target,
+            }),
         }
-        if let Some(bit) = slot.null {
-            let record = column.null.ok_or_else(|| {
-                Error::unsupported(format_args!("column {} became NOT NULL", column.id))
-            })?;
+        if let (Some(bit), Some(record)) = (slot.null, column.null) {
             self.nulls.push(NullOp {
                 row_byte: bit / 8,
                 row_mask: 1 << (bit % 8),
@@ -217,11 +198,11 @@ impl DecodeProgram {
 
     #[inline]
     fn run_head(&self, head: &[u8], record: &mut [u8]) -> Result<()> {
-        if head.len() != self.head_len {
+        if head.len() != self.head.len {
             return Err(damaged("length of the fixed columns"));
         }
-        let (header, fixed) = head.split_at(self.bitmap_at + self.bitmap_len);
-        let bitmap = &header[self.bitmap_at..];
+        let (header, fixed) = head.split_at(self.head.bitmap_at + self.head.bitmap_len);
+        let bitmap = &header[self.head.bitmap_at..];
         for null in &self.clear {
             record[null.offset as usize] &= !null.mask;
         }

@@ -69,10 +69,15 @@ impl InstantDefaultOp {
                     bytes: bytes.clone(),
                 }
             }
-            (InstantDefault::Bytes(bytes), _) => Self::Var {
-                target,
-                bytes: bytes.clone(),
-            },
+            (InstantDefault::Bytes(bytes), _) => {
+                if !column.kind.has_room(bytes.len()) {
+                    return Err(Error::invalid("default longer than its column"));
+                }
+                Self::Var {
+                    target,
+                    bytes: bytes.clone(),
+                }
+            }
             _ => {
                 return Err(Error::invalid(format_args!(
                     "column {} is unknown to older rows and has no default for them",
@@ -82,6 +87,18 @@ impl InstantDefaultOp {
         };
         ops.push(op);
         Ok(())
+    }
+
+    /// Checks that rows which lack `column` can be decoded.
+    ///
+    /// # Errors
+    /// As [`Self::add`].
+    pub(super) fn check(column: &Column) -> Result<()> {
+        let target = ColumnTarget {
+            offset: column.offset,
+            kind: column.kind,
+        };
+        Self::add(&mut Vec::new(), column, target)
     }
 
     /// Writes this part of the default to `record`. `blobs` keeps the bytes that a BLOB column

@@ -1,46 +1,44 @@
 //! The row format of a table, with all its schema versions.
 
-use super::decode_program::DecodeProgram;
-use super::{DecodePlan, RowLayout};
+use super::instant_default::InstantDefaultOp;
+use super::{Column, DecodePlan, RowLayout, RowVersion};
 use crate::base::{Error, Result};
+use std::sync::Arc;
 
-/// The row format of a table. Rows are written with the newest layout, and read with the layout
-/// that they were written with. Columns of different layouts correspond if they have the same id.
+/// The row format of a table. Rows are written with the newest layout, and read in the form of the
+/// schema version that they were written with. Columns of different versions correspond if they
+/// have the same id.
 #[derive(Debug, Clone)]
 pub struct RowFormat {
-    current: RowLayout,
-    older: Vec<RowLayout>,
+    current: Arc<RowLayout>,
+    /// Newest first.
+    older: Arc<[RowVersion]>,
 }
 
 impl RowFormat {
     /// The row format of a table with a single schema version.
     pub fn single(current: RowLayout) -> Self {
         Self {
-            current,
-            older: Vec::new(),
+            current: Arc::new(current),
+            older: Arc::default(),
         }
     }
 
-    /// The row format of a table with older schema versions, given in any order. The record buffer
-    /// offsets in older layouts are not used.
+    /// The row format of a table with older schema versions, newest first.
     ///
     /// # Errors
-    /// `InvalidArgument` or `Unsupported` if two layouts have the same version, or one in `older`
-    /// has a higher version than `current`, or if older rows cannot be read with the current
-    /// layout: a fixed column has another length, a variable column became fixed, or a new column
-    /// has no default.
-    pub fn new(current: RowLayout, mut older: Vec<RowLayout>) -> Result<Self> {
-        older.sort_by_key(|layout| std::cmp::Reverse(layout.version()));
-        let mut last = current.version();
-        for layout in &older {
-            if layout.version() >= last {
-                return Err(Error::invalid("row format versions out of order"));
-            }
-            last = layout.version();
+    /// `InvalidArgument` or `Unsupported` if the versions are not in this order, if one has a
+    /// number as high as that of `current` or two columns with one id, or if older rows cannot be
+    /// read with the current layout: a fixed column has another length, a variable column became
+    /// fixed or a fixed one variable, a column became NOT NULL, or a new column has no default.
+    pub fn new(current: RowLayout, older: Arc<[RowVersion]>) -> Result<Self> {
+        if !older.is_empty() {
+            check_readable(&current, &older)?;
         }
-        let format = Self { current, older };
-        format.make_plan(|_| true)?;
-        Ok(format)
+        Ok(Self {
+            current: Arc::new(current),
+            older,
+        })
     }
 
     /// The newest layout, with which rows are written.
@@ -68,23 +66,41 @@ impl RowFormat {
 
     /// A plan that decodes the columns whose bit is set in `wanted`, or all columns if `wanted` is
     /// `None`. The bit of column `i` is bit `i % 8` of byte `i / 8`; missing bytes count as zero.
-    #[allow(clippy::missing_panics_doc)] // No caller can cause it.
     pub fn plan(&self, wanted: Option<&[u8]>) -> DecodePlan {
-        let is_wanted = |i: usize| {
-            wanted.is_none_or(|bits| bits.get(i / 8).is_some_and(|byte| byte >> (i % 8) & 1 == 1))
-        };
-        self.make_plan(is_wanted)
-            .expect("the format was checked for all columns when it was made")
+        DecodePlan::new(&self.current, &self.older, wanted)
     }
+}
 
-    fn make_plan(&self, wanted: impl Fn(usize) -> bool) -> Result<DecodePlan> {
-        let programs = std::iter::once(&self.current)
-            .chain(&self.older)
-            .map(|layout| {
-                let program = DecodeProgram::new(layout, &self.current, &wanted)?;
-                Ok((layout.version(), program))
-            })
-            .collect::<Result<Vec<_>>>()?;
-        Ok(DecodePlan::new(self.current.record_len(), programs))
+/// Checks that rows of all `older` versions can be decoded into records of `current`. Tables are
+/// opened often and may have many versions, so this makes no decode programs.
+fn check_readable(current: &RowLayout, older: &[RowVersion]) -> Result<()> {
+    let stored = current.columns().iter().filter(|column| column.stored);
+    let mut columns: Vec<&Column> = stored.collect();
+    columns.sort_unstable_by_key(|column| column.id);
+    let mut last = current.version();
+    // For each column, the number of the last version that was found to have it.
+    let mut seen = vec![None; columns.len()];
+    for version in older {
+        if version.number >= last {
+            return Err(Error::invalid("row format versions out of order"));
+        }
+        last = version.number;
+        let mut ids: Vec<u32> = version.columns.iter().map(|column| column.id).collect();
+        ids.sort_unstable();
+        if ids.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err(Error::invalid("two columns with one id"));
+        }
+        for column in &version.columns {
+            if let Ok(at) = columns.binary_search_by_key(&column.id, |of| of.id) {
+                column.check_readable_as(columns[at])?;
+                seen[at] = Some(version.number);
+            }
+        }
+        for (column, seen) in columns.iter().zip(&seen) {
+            if *seen != Some(version.number) {
+                InstantDefaultOp::check(column)?;
+            }
+        }
     }
+    Ok(())
 }

@@ -1,6 +1,6 @@
 //! The layout of one schema version: where the row has each column, and how rows are encoded.
 
-use super::{Column, ColumnKind, damaged};
+use super::{Column, ColumnKind, RowVersion, StoredColumn, damaged};
 use crate::base::record_buffer::{blob_bytes, take_len};
 use crate::base::{Error, Result, varint};
 
@@ -19,6 +19,35 @@ pub(super) struct ColumnSlot {
     pub(super) place: ColumnPosition,
     /// Number of the column's bit in the null bitmap; `None` if the column is NOT NULL.
     pub(super) null: Option<u32>,
+}
+
+/// The form of the heads of one schema version. They all have the same length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct RowHead {
+    /// Offset of the null bitmap: the length of the schema version, which is a varint.
+    pub(super) bitmap_at: usize,
+    pub(super) bitmap_len: usize,
+    /// Length of the head.
+    pub(super) len: usize,
+}
+
+impl RowHead {
+    /// The heads of schema version `version`, with `nullable` bits in the null bitmap and
+    /// `fixed_len` bytes of fixed columns.
+    pub(super) fn new(version: u32, nullable: u32, fixed_len: u32) -> Self {
+        let mut rest = version;
+        let mut bitmap_at = 1;
+        while rest >= 0x80 {
+            rest >>= 7;
+            bitmap_at += 1;
+        }
+        let bitmap_len = nullable.div_ceil(8) as usize;
+        Self {
+            bitmap_at,
+            bitmap_len,
+            len: bitmap_at + bitmap_len + fixed_len as usize,
+        }
+    }
 }
 
 /// A range of the record buffer that is copied at once, and its offset in the row's area of fixed
@@ -122,23 +151,20 @@ impl RowLayout {
         self.slots[column]
     }
 
-    /// Offset of the null bitmap in the head: the length of the schema version, which is a varint.
-    pub(super) fn bitmap_at(&self) -> usize {
-        let mut version = self.version;
-        let mut len = 1;
-        while version >= 0x80 {
-            version >>= 7;
-            len += 1;
+    /// The columns as rows of this version store them.
+    pub fn row_version(&self) -> RowVersion {
+        RowVersion {
+            number: self.version,
+            columns: self.columns.iter().filter_map(StoredColumn::of).collect(),
         }
-        len
     }
 
-    pub(super) fn bitmap_len(&self) -> usize {
+    pub(super) fn head(&self) -> RowHead {
+        RowHead::new(self.version, self.nullable, self.fixed_len)
+    }
+
+    fn bitmap_len(&self) -> usize {
         self.nullable.div_ceil(8) as usize
-    }
-
-    pub(super) fn head_len(&self) -> usize {
-        self.bitmap_at() + self.bitmap_len() + self.fixed_len as usize
     }
 
     /// Encodes the row in `record` and appends it to `head` and `tail`.

@@ -152,7 +152,7 @@ pub fn check_stored(
     let current = TableIds::new(&Counters::default(), &weightless, Arc::clone(entry), 0)?;
     let subject = CheckedTable {
         schema: &entry.schema,
-        format: &weightless.row_format(&[])?,
+        format: &weightless.row_format()?,
         current: &current,
         point,
         interrupted,

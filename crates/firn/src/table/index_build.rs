@@ -1,9 +1,13 @@
-//! Changes the secondary indexes of a table in place.
+//! Changes the columns and secondary indexes of a table in place.
+//!
+//! A change of columns leaves the rows as they are: from the commit on, rows are written with a
+//! new schema version, and older ones are decoded by the version that they were written with.
 //!
 //! New indexes are filled in one pass over the rows, while readers go on and the server keeps
-//! writers away: their entries are sorted and written into files of the last level. One commit of
-//! the catalog then adds the new indexes, drops and renames others, and stores the server's new
-//! definition.
+//! writers away: their entries are sorted and written into files of the last level. Rows are
+//! decoded by the new definition for this, since new indexes may have new columns. One commit of
+//! the catalog then changes the columns, adds the new indexes, drops and renames others, and stores
+//! the server's new definition.
 
 use super::autoincrement::last_used;
 use super::blob_columns::RowReader;
@@ -18,12 +22,14 @@ use crate::base::key::index_prefix;
 use crate::base::key_range::prefix_successor;
 use crate::base::{Error, IndexId, Result};
 use crate::catalog::{
-    Catalog, DdlSession, ForeignKeyRequest, IndexChange, IndexEntry, IndexOrigin, TableSchema,
+    Catalog, DdlSession, ForeignKeyRequest, IndexChange, IndexEntry, IndexOrigin, SchemaChange,
+    TableSchema,
 };
 use crate::env::ReadClass;
 use crate::ingest::{IndexLoad, LoadFailure, LoadLimits, LoadProgress, Uniqueness};
 use crate::iter::{MergeIter, MvccIter, ReadAt};
 use crate::read::{self, ReadPoint, ScanRange, scan_sources};
+use crate::rowcode::RowFormat;
 use crate::txn::{LockOwner, TransactionContext};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,7 +37,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Number of rows between two calls of the progress function.
 const PACE: u64 = 1024;
 
-/// A change of one table's secondary indexes, from its beginning to its commit.
+/// A change of one table's columns and secondary indexes, from its beginning to its commit.
 ///
 /// Steps: [`Self::new`]; [`Self::fill`] if there are new indexes; [`Self::commit`] of all tables
 /// that change together. The server keeps writers away from the first read of the rows to the
@@ -43,8 +49,9 @@ const PACE: u64 = 1024;
 pub struct IndexBuild {
     table: Arc<Table>,
     cx: Arc<TransactionContext>,
+    change: SchemaChange,
+    /// The new definition, with versions and ids of columns.
     schema: TableSchema,
-    from: Vec<Option<usize>>,
     /// Ids of the new indexes, in the order of their numbers.
     ids: Vec<IndexId>,
     filled: bool,
@@ -56,27 +63,39 @@ pub struct IndexBuild {
 }
 
 impl IndexBuild {
-    /// Plans the change of the definition of `table` to `schema`. For each index of `schema`,
-    /// `from` has the number that the same index has in the current definition, or `None` for a new
-    /// index.
+    /// Plans a change of the definition of `table`.
     ///
     /// # Errors
-    /// `Unsupported`, with the reason in words, if the change takes more than a change of secondary
-    /// indexes.
+    /// `Unsupported`, with the reason in words, if the change takes a copy of the rows or of the
+    /// primary index.
     pub fn new(
         table: Arc<Table>,
         cx: &Arc<TransactionContext>,
-        schema: TableSchema,
-        from: Vec<Option<usize>>,
+        change: SchemaChange,
     ) -> Result<Self> {
-        if let Some(trouble) = table.schema.index_change_trouble(&schema, &from) {
+        if let Some(trouble) = table.schema.change_trouble(&change) {
             return Err(Error::unsupported(trouble));
         }
+        let schema = table.schema.changed_to(&change)?;
+        // A foreign key keeps the room of its columns in characters, which the definition lacks.
+        let entry = Arc::clone(&table.current().entry);
+        let mut of_keys = entry.foreign_keys.iter().flat_map(|key| key.column_names());
+        let grows = |name: &&str| {
+            let old = table.schema.column_called(name);
+            let old = old.map(|at| table.schema.columns[at].column.kind);
+            let new = table.schema.column_in(name, &schema);
+            new.is_some_and(|new| old != Some(new.column.kind))
+        };
+        if let Some(name) = of_keys.find(grows) {
+            return Err(Error::unsupported(format_args!(
+                "column {name} of a foreign key gets more room"
+            )));
+        }
         Ok(Self {
+            schema,
             table,
             cx: Arc::clone(cx),
-            schema,
-            from,
+            change,
             ids: Vec::new(),
             filled: false,
             autoincrement: None,
@@ -97,14 +116,15 @@ impl IndexBuild {
     /// `ForeignKey`.
     pub fn set_foreign_keys(&mut self, request: ForeignKeyRequest) -> Result<()> {
         self.foreign_keys = request;
-        let origins = self.from.iter().map(|from| match from {
+        let origins = self.change.indexes.iter().map(|from| match from {
             Some(number) => IndexOrigin::Old(*number),
             None => IndexOrigin::New(IndexId::MAX),
         });
         let change = IndexChange {
             table: &self.table.name,
+            columns: self.change.columns.clone(),
             indexes: origins.collect(),
-            schema: self.schema.clone(),
+            schema: self.change.schema.clone(),
             autoincrement: None,
             foreign_keys: &self.foreign_keys,
         };
@@ -113,7 +133,7 @@ impl IndexBuild {
     }
 
     fn new_numbers(&self) -> Vec<usize> {
-        let numbers = self.from.iter().enumerate();
+        let numbers = self.change.indexes.iter().enumerate();
         numbers
             .filter(|(_, from)| from.is_none())
             .map(|(number, _)| number)
@@ -152,7 +172,8 @@ impl IndexBuild {
         };
         let mut load = IndexLoad::new(&self.cx.ingest, &uniqueness, limits)?;
         let point = self.cx.super_versions.latest();
-        let filled = self.add_rows(&indexes, &mut load, &point, interrupted, progress);
+        let format = self.schema.row_format()?;
+        let filled = self.add_rows(&indexes, &format, &mut load, &point, interrupted, progress);
         match filled.and_then(|()| load.finish(progress)) {
             Ok(files) => {
                 if !files.files().is_empty() {
@@ -175,7 +196,7 @@ impl IndexBuild {
                 )?;
                 let (kind, row) = row.ok_or_else(|| corrupt(&self.table, "a row is gone"))?;
                 blobs.clear();
-                let mut reader = RowReader::new(self.table.format(), ReadClass::Blob, None);
+                let mut reader = RowReader::new(&format, ReadClass::Blob, None);
                 reader.read(&self.cx.blobs, kind, row.as_value(), record, blobs)?;
                 Ok(WriteOutcome::Duplicate {
                     index: numbers[duplicate.sorter],
@@ -196,6 +217,7 @@ impl IndexBuild {
     fn add_rows(
         &self,
         indexes: &[IndexInfo],
+        format: &RowFormat,
         load: &mut IndexLoad,
         point: &ReadPoint,
         interrupted: Arc<AtomicBool>,
@@ -209,9 +231,9 @@ impl IndexBuild {
             current.clustered.id(),
         )
         .0;
-        let mut reader = RowReader::new(table.format(), ReadClass::Load, Some(&self.columns()));
+        let mut reader = RowReader::new(format, ReadClass::Load, Some(&self.columns()));
         let store = &self.cx.blobs;
-        let mut record = vec![0; table.record_len()];
+        let mut record = vec![0; self.schema.record_len as usize];
         let mut blobs = BlobBuf::new();
         let mut scratch = RowScratch::default();
         let lower = index_prefix(current.clustered.id()).to_vec();
@@ -294,7 +316,7 @@ impl IndexBuild {
 
     fn planned(&self) -> Result<IndexChange<'_>> {
         let mut ids = self.ids.iter();
-        let origins = self.from.iter().map(|from| match from {
+        let origins = self.change.indexes.iter().map(|from| match from {
             Some(number) => Ok(IndexOrigin::Old(*number)),
             None => match ids.next() {
                 Some(id) if self.filled => Ok(IndexOrigin::New(*id)),
@@ -303,8 +325,9 @@ impl IndexBuild {
         });
         Ok(IndexChange {
             table: &self.table.name,
+            columns: self.change.columns.clone(),
             indexes: origins.collect::<Result<_>>()?,
-            schema: self.schema.clone(),
+            schema: self.change.schema.clone(),
             autoincrement: self.autoincrement,
             foreign_keys: &self.foreign_keys,
         })

@@ -57,7 +57,7 @@ pub fn repair_indexes(
     let current = TableIds::new(&Counters::default(), &weightless, Arc::clone(entry), 0)?;
     let subject = CheckedTable {
         schema: &entry.schema,
-        format: &weightless.row_format(&[])?,
+        format: &weightless.row_format()?,
         current: &current,
         point,
         interrupted: &|| false,

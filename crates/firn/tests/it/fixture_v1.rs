@@ -51,6 +51,7 @@ fn put(db: &Db, numbers: std::ops::Range<u32>) {
 fn definition() -> NewTable<'static> {
     let schema = TableSchema {
         version: 1,
+        older: std::sync::Arc::default(),
         record_len: 8,
         null_bytes: 1,
         columns: Vec::new(),

@@ -36,6 +36,7 @@ fn schema(names: &[&str], keys: &[(&str, bool, u32)]) -> TableSchema {
     let indexes = keys.iter();
     TableSchema {
         version: 1,
+        older: std::sync::Arc::default(),
         record_len: 1 + 4 * names.len() as u32,
         null_bytes: 1,
         columns: columns.collect(),

@@ -2,6 +2,7 @@
 
 mod blobs;
 mod checkpoint;
+mod column_changes;
 mod corrupt_loads;
 mod db;
 mod ddl_recovery;

@@ -4,7 +4,7 @@
 use super::schema::{column, int_index, open_or_create};
 use firn::base::options::Options;
 use firn::base::{ErrorKind, Result};
-use firn::catalog::{DdlSession, TableLocking, TableSchema};
+use firn::catalog::{DdlSession, SchemaChange, TableLocking, TableSchema};
 use firn::db::Db;
 use firn::env::fault::{CallClass, Errno, Fault};
 use firn::env::{Env, FaultEnv, MemEnv};
@@ -25,6 +25,7 @@ pub(super) fn schema() -> TableSchema {
     k.column.null = Some(NULL);
     TableSchema {
         version: 1,
+        older: std::sync::Arc::default(),
         record_len: RECORD as u32,
         null_bytes: 1,
         columns: vec![column(1, "id", int, 1), k],
@@ -155,7 +156,8 @@ fn changes_of_the_table(db: &Arc<Db>) -> Vec<(&'static str, Result<()>)> {
     let table = Table::open(catalog, "d/t", schema(), &[]).unwrap();
     let mut dropped = schema();
     dropped.indexes.pop();
-    let mut build = IndexBuild::new(table, db.context(), dropped, vec![Some(0)]).unwrap();
+    let change = SchemaChange::of_indexes(dropped, vec![Some(0)]);
+    let mut build = IndexBuild::new(table, db.context(), change).unwrap();
     let index = IndexBuild::commit(&mut [&mut build], b"", b"", &DdlSession::default());
     vec![
         ("drop an index", index),

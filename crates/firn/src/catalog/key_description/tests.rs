@@ -48,6 +48,7 @@ fn known() -> CatalogState {
     let unsigned = PartSchema::Int { signed: false };
     let schema = TableSchema {
         version: 1,
+        older: std::sync::Arc::default(),
         record_len: 9,
         null_bytes: 1,
         columns: vec![

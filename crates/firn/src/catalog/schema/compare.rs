@@ -61,7 +61,12 @@ impl TableSchema {
             return Some("another primary key".into());
         }
         let mut pairs = self.indexes.iter().zip(&given.indexes);
-        let differing = pairs.find(|(own, given)| !self.same_entries(own, given));
+        let pairing = IndexPairing {
+            own: self,
+            given,
+            columns: None,
+        };
+        let differing = pairs.find(|(own, given)| !same_entries(&pairing, own, given));
         differing.map(|(own, given)| {
             format!(
                 "index {} is {}, not {}",
@@ -114,56 +119,6 @@ impl TableSchema {
         })
     }
 
-    /// The reason, in words, why `new` cannot be made from this definition by changing secondary
-    /// indexes alone; `None` if it can. For each index of `new`, `from` has the number of the same
-    /// index in this definition, where it may have another name, or `None` for a new index.
-    pub fn index_change_trouble(
-        &self,
-        new: &TableSchema,
-        from: &[Option<usize>],
-    ) -> Option<String> {
-        if let Some(difference) = self.difference_of_rows(new) {
-            return Some(difference);
-        }
-        if from.len() != new.indexes.len() {
-            return Some("an index without origin".into());
-        }
-        let mut used = Vec::new();
-        for (index, from) in new.indexes.iter().zip(from) {
-            let stored = |part: &IndexPart| {
-                let column = self.columns.get(part.column as usize);
-                column.is_some_and(|column| column.column.stored)
-            };
-            let fits = match from {
-                Some(old) => {
-                    let fresh = !used.contains(old);
-                    used.push(*old);
-                    let old = self.indexes.get(*old);
-                    fresh && old.is_some_and(|old| self.same_entries(old, index))
-                }
-                None => index.parts.iter().all(stored),
-            };
-            if !fits {
-                return Some(format!("index {} cannot be made so", index.name));
-            }
-        }
-        let primary = new.primary.map(|number| from[number as usize]);
-        let own = self.primary.map(|number| Some(number as usize));
-        (primary != own).then(|| "another primary key".into())
-    }
-
-    /// Whether two indexes over the same rows have entries with the same bytes. `own` belongs to
-    /// this definition.
-    fn same_entries(&self, own: &IndexSchema, given: &IndexSchema) -> bool {
-        own.unique == given.unique
-            && own.parts.len() == given.parts.len()
-            && own.parts.iter().zip(&given.parts).all(|(own, given)| {
-                let column = self.columns.get(own.column as usize);
-                let open_ended = column.is_some_and(|column| column.column.kind.is_open_ended());
-                own.same(given) && (open_ended || own.image_len == given.image_len)
-            })
-    }
-
     fn index_in_words(&self, index: &IndexSchema) -> String {
         let parts = index.parts.iter().map(|part| {
             let column = self.columns.get(part.column as usize);
@@ -182,11 +137,47 @@ impl TableSchema {
     }
 }
 
+/// Two definitions of a table whose indexes are compared.
+pub(super) struct IndexPairing<'a> {
+    pub(super) own: &'a TableSchema,
+    pub(super) given: &'a TableSchema,
+    /// For each column of `given`, its number in `own`; without it, the columns correspond by their
+    /// numbers.
+    pub(super) columns: Option<&'a [Option<usize>]>,
+}
+
+/// Whether two indexes over the same rows, one of each definition, have entries with the same
+/// bytes.
+pub(super) fn same_entries(
+    pairing: &IndexPairing<'_>,
+    own: &IndexSchema,
+    given: &IndexSchema,
+) -> bool {
+    own.unique == given.unique
+        && own.parts.len() == given.parts.len()
+        && own.parts.iter().zip(&given.parts).all(|(own, given)| {
+            let at = given.column as usize;
+            let from = match pairing.columns {
+                Some(columns) => columns.get(at).copied().flatten(),
+                None => Some(at),
+            };
+            let column = pairing.own.columns.get(own.column as usize);
+            let (Some(column), Some(new)) = (column, pairing.given.columns.get(at)) else {
+                return false;
+            };
+            // The key of a part that may be NULL has a marker.
+            from == Some(own.column as usize)
+                && column.column.null.is_some() == new.column.null.is_some()
+                && own.is_encoded_as(given)
+                && (column.column.kind.is_open_ended() || own.image_len == given.image_len)
+        })
+}
+
 impl ColumnSchema {
     /// Whether a value that was stored for this column decodes to the same value if the column is
     /// defined as `given`. `given` may have a larger maximum length, and may lie at another offset
     /// in the record buffer. Two virtual columns always match, since no value of them is stored.
-    fn is_read_as(&self, given: &Self) -> bool {
+    pub(super) fn is_read_as(&self, given: &Self) -> bool {
         let (own, other) = (&self.column, &given.column);
         if !own.stored && !other.stored {
             return true;
@@ -219,7 +210,7 @@ impl ColumnSchema {
         own == other || own == 0 || other == 0
     }
 
-    fn in_words(&self) -> String {
+    pub(super) fn in_words(&self) -> String {
         let column = &self.column;
         let kind = match column.kind {
             ColumnKind::Fixed { len } => format!("{len} bytes"),
@@ -242,7 +233,8 @@ impl ColumnSchema {
 }
 
 impl IndexPart {
-    fn same(&self, other: &Self) -> bool {
+    /// Whether the same values have the same bytes in both parts, apart from the NULL marker.
+    fn is_encoded_as(&self, other: &Self) -> bool {
         let kinds = match (&self.kind, &other.kind) {
             (PartSchema::Int { signed: a }, PartSchema::Int { signed: b }) => a == b,
             (PartSchema::Text(a), PartSchema::Text(b)) => same_format(&a.spec, &b.spec),
@@ -251,7 +243,7 @@ impl IndexPart {
             | (PartSchema::VarBytes, PartSchema::VarBytes) => true,
             _ => false,
         };
-        kinds && (self.column, self.desc, self.prefix) == (other.column, other.desc, other.prefix)
+        kinds && (self.desc, self.prefix) == (other.desc, other.prefix)
     }
 }
 

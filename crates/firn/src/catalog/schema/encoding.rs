@@ -6,7 +6,8 @@ use super::{
 use crate::base::record_buffer::{NullBit, Pad};
 use crate::base::{Error, Result, varint};
 use crate::keycode::{CollationLevel, CollationSpec, TextForm};
-use crate::rowcode::{Column, ColumnKind, InstantDefault};
+use crate::rowcode::{Column, ColumnKind, InstantDefault, RowVersion, StoredColumn};
+use std::sync::Arc;
 
 /// Format of definitions whose columns have no checksum of the attributes by which the server
 /// interprets a value.
@@ -18,6 +19,8 @@ const FORMAT: u64 = 3;
 
 /// Tag of the property [`TableSchema::locking`]. Its value is one byte, 1 for optimistic.
 const LOCKING: u64 = 1;
+/// Tag of the property [`TableSchema::older`].
+const OLDER: u64 = 2;
 
 pub(super) fn encode(schema: &TableSchema) -> Vec<u8> {
     let mut out = Vec::new();
@@ -61,7 +64,73 @@ fn properties_of(schema: &TableSchema) -> Vec<(u64, Vec<u8>)> {
     if schema.locking == TableLocking::Optimistic {
         properties.push((LOCKING, vec![1]));
     }
+    if !schema.older.is_empty() {
+        properties.push((OLDER, older_to_bytes(schema)));
+    }
     properties
+}
+
+/// The columns that rows of the schema's newest version store.
+fn stored_columns(schema: &TableSchema) -> Vec<StoredColumn> {
+    let columns = schema.columns.iter();
+    columns
+        .filter_map(|of| StoredColumn::of(&of.column))
+        .collect()
+}
+
+/// Encodes the older versions, newest first, each by its difference from the next newer one: the
+/// number of columns that both have at the beginning, the number of those at the end, and the
+/// columns between. An ALTER mostly adds or drops one column, so this takes a few bytes a version.
+fn older_to_bytes(schema: &TableSchema) -> Vec<u8> {
+    let mut out = Vec::new();
+    put(&mut out, schema.older.len() as u32);
+    let mut newer = &stored_columns(schema)[..];
+    for version in schema.older.iter() {
+        let columns = &version.columns[..];
+        let same = |pair: &(&StoredColumn, &StoredColumn)| pair.0 == pair.1;
+        let front = newer.iter().zip(columns).take_while(same).count();
+        let behind = newer[front..]
+            .iter()
+            .rev()
+            .zip(columns[front..].iter().rev());
+        let back = behind.take_while(same).count();
+        put(&mut out, version.number);
+        put(&mut out, front as u32);
+        put(&mut out, back as u32);
+        let between = &columns[front..columns.len() - back];
+        put(&mut out, between.len() as u32);
+        for column in between {
+            put(&mut out, column.id);
+            out.push(u8::from(column.nullable));
+            put_option(&mut out, column.fixed_len);
+        }
+        newer = columns;
+    }
+    out
+}
+
+fn take_older(mut bytes: &[u8], schema: &TableSchema) -> Option<Vec<RowVersion>> {
+    let input = &mut bytes;
+    let count = varint::take_u32(input)?;
+    let mut older: Vec<RowVersion> = Vec::new();
+    let mut newer = stored_columns(schema);
+    for _ in 0..count {
+        let number = varint::take_u32(input)?;
+        let front = varint::take_u32(input)? as usize;
+        let back = varint::take_u32(input)? as usize;
+        let between = take_list(input, |input| {
+            Some(StoredColumn {
+                id: varint::take_u32(input)?,
+                nullable: take_bool(input)?,
+                fixed_len: take_option(input)?,
+            })
+        })?;
+        let end = newer.len().checked_sub(back).filter(|end| front <= *end)?;
+        let columns = [&newer[..front], &between, &newer[end..]].concat();
+        newer.clone_from(&columns);
+        older.push(RowVersion { number, columns });
+    }
+    input.is_empty().then_some(older)
 }
 
 /// Reads the properties. A property that this version does not know would change how the table
@@ -74,6 +143,9 @@ fn take_properties(input: &mut &[u8], schema: &mut TableSchema) -> Result<()> {
         match (tag, value) {
             (LOCKING, [1]) => schema.locking = TableLocking::Optimistic,
             (LOCKING, _) => return Err(damaged()),
+            (OLDER, value) => {
+                schema.older = take_older(value, schema).ok_or_else(damaged)?.into();
+            }
             (other, _) => {
                 return Err(Error::unsupported(format_args!("table property {other}")));
             }
@@ -112,6 +184,7 @@ fn damaged() -> Error {
 fn take_schema(input: &mut &[u8], interpreted: bool) -> Option<TableSchema> {
     Some(TableSchema {
         version: varint::take_u32(input)?,
+        older: Arc::default(),
         record_len: varint::take_u32(input)?,
         null_bytes: varint::take_u32(input)?,
         primary: take_option(input)?,

@@ -608,6 +608,7 @@ fn a_recovery_to_a_point_on_a_full_disk_never_goes_beyond_it() {
 fn table_with_row(db: &Db, name: &str) -> IndexId {
     let schema = TableSchema {
         version: 2,
+        older: std::sync::Arc::default(),
         record_len: 8,
         null_bytes: 1,
         columns: Vec::new(),

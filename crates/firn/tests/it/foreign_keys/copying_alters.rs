@@ -135,6 +135,7 @@ impl Ddl {
                 let change = IndexChange {
                     table: self.parent,
                     schema: self.parent_schema(),
+                    columns: (0..self.parent_schema().columns.len()).map(Some).collect(),
                     indexes: vec![IndexOrigin::Old(0)],
                     autoincrement: None,
                     foreign_keys: &ForeignKeyRequest::default(),

@@ -74,6 +74,7 @@ fn altering() -> Arc<Db> {
         let definition = NewTable {
             schema: TableSchema {
                 version: 1,
+                older: std::sync::Arc::default(),
                 record_len: 1,
                 null_bytes: 1,
                 columns: Vec::new(),

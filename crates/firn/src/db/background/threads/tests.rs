@@ -70,6 +70,7 @@ fn an_open_that_gets_no_thread_ends_those_that_it_has() {
 fn dropped_table(db: &Db) {
     let schema = TableSchema {
         version: 2,
+        older: std::sync::Arc::default(),
         record_len: 8,
         null_bytes: 1,
         columns: Vec::new(),
