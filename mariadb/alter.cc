@@ -113,6 +113,47 @@ bool set_defaults_of_new_columns(const TABLE* altered, const Alter_inplace_info*
   return true;
 }
 
+/* Whether a column of the altered table has the name of another one, which the statement drops. */
+bool replaces_column_of_same_name(const TABLE* table, const Alter_inplace_info* info) {
+  const auto stays = [info](const Field* field) {
+    List_iterator_fast<Create_field> columns(info->alter_info->create_list);
+    while (const Create_field* column = columns++)
+      if (column->field == field) return true;
+    return false;
+  };
+  List_iterator_fast<Create_field> columns(info->alter_info->create_list);
+  while (const Create_field* column = columns++) {
+    const Field* old = field_called(table, column->field_name);
+    if (old && column->field != old && !stays(old)) return true;
+  }
+  return false;
+}
+
+/*
+  Whether expressions may get other values for stored rows although their text stays: those of
+  generated columns, whose values rows, indexes or the choice of the partition have, and those of
+  constraints. The server's flags tell it for a column that the statement itself changes, and not
+  for one that refers to such a column, or to a name that means another column afterwards.
+*/
+bool changes_values_of_expressions(const TABLE* table, const TABLE* altered, const Alter_inplace_info* info) {
+  const alter_table_operations flags = info->handler_flags;
+  const bool partitioned = flags & ALTER_PARTITIONED;
+  uint generated = 0;
+  for (Field** field = altered->field; *field; field++) generated += (*field)->vcol_info != nullptr;
+  if (flags & ALTER_VIRTUAL_GCOL_EXPR && (partitioned || generated > 1)) return true;
+  const bool has_expressions =
+      partitioned || generated || altered->s->table_check_constraints || altered->s->field_check_constraints;
+  return has_expressions && replaces_column_of_same_name(table, info);
+}
+
+/* Whether a new column has a constraint of its own: only a copy checks the rows, with their default. */
+bool has_new_column_with_constraint(const Alter_inplace_info* info) {
+  List_iterator_fast<Create_field> columns(info->alter_info->create_list);
+  while (const Create_field* column = columns++)
+    if (!column->field && column->check_constraint) return true;
+  return false;
+}
+
 /* The number that each key of the altered table has in the old one; FIRN_NONE for a new key. */
 std::vector<uint32_t> index_origins(const TABLE* table, const TABLE* altered, const Alter_inplace_info* info) {
   std::vector<uint32_t> from;
@@ -234,6 +275,8 @@ enum_alter_inplace_result ha_firn::check_if_supported_inplace_alter(TABLE* alter
     info->unsupported_reason = "ADD INDEX";
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
   }
+  if (changes_values_of_expressions(table, altered, info) || has_new_column_with_constraint(info))
+    return HA_ALTER_INPLACE_NOT_SUPPORTED;
   if (!set_defaults_of_new_columns(altered, info)) return HA_ALTER_INPLACE_NOT_SUPPORTED;
   firn_index_change* change = nullptr;
   bool supported = false;
