@@ -77,9 +77,16 @@ impl IndexBuild {
             return Err(Error::unsupported(trouble));
         }
         let schema = table.schema.changed_to(&change)?;
-        // A foreign key keeps the room of its columns in characters, which the definition lacks.
+        // A foreign key keeps the room of its columns in characters, which the definition lacks. A
+        // referenced value must not outgrow the referencing column. The host refuses both when it
+        // copies.
         let entry = Arc::clone(&table.current().entry);
-        let mut of_keys = entry.foreign_keys.iter().flat_map(|key| key.column_names());
+        let referencing = table.catalog.referencing(&table.name);
+        let own = entry.foreign_keys.iter().flat_map(|key| key.column_names());
+        let others = referencing
+            .iter()
+            .flat_map(|(_, key)| key.parent_column_names());
+        let mut of_keys = own.chain(others);
         let grows = |name: &&str| {
             let old = table.schema.column_called(name);
             let old = old.map(|at| table.schema.columns[at].column.kind);
