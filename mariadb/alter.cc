@@ -146,7 +146,7 @@ bool changes_values_of_expressions(const TABLE* table, const TABLE* altered, con
   return has_expressions && replaces_column_of_same_name(table, info);
 }
 
-/* Whether a new column has a constraint of its own: only a copy checks the rows, with their default. */
+/* Whether a new column has a constraint of its own, which only a copy checks for all rows. */
 bool has_new_column_with_constraint(const Alter_inplace_info* info) {
   List_iterator_fast<Create_field> columns(info->alter_info->create_list);
   while (const Create_field* column = columns++)
