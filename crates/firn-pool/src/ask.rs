@@ -31,7 +31,7 @@ struct HitShare {
     refusals: AtomicU32,
 }
 
-/// What reads take, from files and from the pool.
+/// The times of reads, from files and from the pool.
 #[derive(Default)]
 pub struct ReadCosts {
     /// From files.

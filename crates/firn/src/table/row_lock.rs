@@ -20,8 +20,8 @@ enum SemiConsistent {
     Shown,
 }
 
-/// What a read has added to the transaction's lock of a key. If the row does not match, it is
-/// given back.
+/// The part of the transaction's lock of a key that a read has added. If the row does not match,
+/// the read gives this part back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LockGain {
     /// The transaction had the lock before.
@@ -67,7 +67,7 @@ pub(super) struct RowLock {
     /// Whether the read of the last row has noted the row for the validation, and the transaction
     /// had not noted it before.
     noted: bool,
-    /// What the read of the last row has added to the row's lock.
+    /// The part of the row's lock that the read of the last row has added.
     gained: LockGain,
     /// The last write of the transaction when `gained` was set. If it is not `Nothing`, the row was
     /// not written up to then.
@@ -124,7 +124,7 @@ impl RowLock {
         self.ahead.push((key.to_vec(), LockGain::Lock));
     }
 
-    /// What the scan has added to the lock of `key`, by this grant or when it met the key before
+    /// The part of the lock of `key` that the scan has added, now or when it met the key before
     /// ([`Self::will_meet`], [`Self::meet_again`]). Removes the key from `ahead`. Nothing if the
     /// statement has written the row meanwhile, by a trigger or a cascade: then the locks of the
     /// row and of its entry must stay.
@@ -143,9 +143,7 @@ impl RowLock {
         Ok(match gained {
             LockGain::Lock => gained,
             _ if txn.has_written(row_key)? => LockGain::Nothing,
-            LockGain::Nothing => before,
-            // A shared lock of the scan itself has become exclusive.
-            LockGain::Exclusive => before,
+            _ => before,
         })
     }
 
