@@ -166,7 +166,7 @@ pub fn out_of_line_bytes(
 }
 
 /// Own writes of a range that an estimate looks at, at most.
-const OWN_KEYS_MAX: u64 = 256;
+const OWN_VERSIONS_MAX: u64 = 256;
 
 /// Statistics of a table.
 #[derive(Debug, Clone, Copy, Default)]
@@ -305,8 +305,8 @@ impl Table {
     }
 
     /// Estimates how many rows of a range the transaction has added, see [`Self::estimate_range`].
-    /// Looks at [`OWN_KEYS_MAX`] of its writes at most; where there are more, it takes half of the
-    /// rows that the transaction has added to the table.
+    /// Looks at [`OWN_VERSIONS_MAX`] of its writes at most; where there are more, it takes half of
+    /// the rows that the transaction has added to the table.
     ///
     /// # Errors
     /// As [`Self::estimate_range`].
@@ -326,8 +326,8 @@ impl Table {
             return Ok(0);
         };
         let upper = range.upper.unwrap_or_default();
-        let keys = txn.own_keys_within(&range.lower, &upper, OWN_KEYS_MAX)?;
-        let rows = match keys < OWN_KEYS_MAX {
+        let (keys, is_all) = txn.own_keys_within(&range.lower, &upper, OWN_VERSIONS_MAX)?;
+        let rows = match is_all {
             true => keys,
             false => keys.max(added / 2),
         };

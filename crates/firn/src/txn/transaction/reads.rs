@@ -162,18 +162,21 @@ impl Transaction {
     }
 
     /// The number of keys from `lower` to below `upper` that the transaction has written and not
-    /// deleted, at most `max`.
+    /// deleted, among the first `max` versions there; and whether there are no more versions.
     ///
     /// # Errors
     /// Those of reading spilled files: `Corruption`, `Unsupported`, `Io`.
-    pub fn own_keys_within(&self, lower: &[u8], upper: &[u8], max: u64) -> Result<u64> {
+    pub fn own_keys_within(&self, lower: &[u8], upper: &[u8], max: u64) -> Result<(u64, bool)> {
         if !self.wrote || !self.writes.lock().touches_range(lower, Some(upper)) {
-            return Ok(0);
+            return Ok((0, true));
         }
         let mut iter = self.writes.iter_within(lower, Some(upper));
         let mut found = iter.seek(lower, SEQNO_MAX)?;
         let (mut keys, mut last) = (0, Vec::new());
-        while found && keys < max && iter.key().user_key < upper {
+        for _ in 0..max {
+            if !found || iter.key().user_key >= upper {
+                return Ok((keys, true));
+            }
             // The first version of a key is its newest.
             if iter.key().user_key != last {
                 last.clear();
@@ -182,7 +185,7 @@ impl Transaction {
             }
             found = iter.next()?;
         }
-        Ok(keys)
+        Ok((keys, false))
     }
 
     /// As [`Self::get`] for each of `keys`, which may be in any order. The blocks that a batch of
