@@ -143,6 +143,11 @@ impl CommitQueue {
         of(&self.durable) + of(&self.written)
     }
 
+    /// Number of committers that wait for a position up to `lsn`.
+    pub(super) fn up_to(&self, lsn: Lsn) -> usize {
+        up_to(&self.durable, lsn) + up_to(&self.written, lsn)
+    }
+
     /// Whether a committer waits for the device beyond `lsn`.
     pub(super) fn is_durable_wanted_beyond(&self, lsn: Lsn) -> bool {
         self.durable.back().is_some_and(|waiter| waiter.lsn > lsn)

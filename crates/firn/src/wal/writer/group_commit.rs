@@ -238,17 +238,23 @@ impl WalState {
     /// group that are not on the list of waiters.
     ///
     /// The answer is yes if no write is under way. It is also yes if a write slot is free and at
-    /// least as many committers wait for the open group as writes are under way. With fewer
-    /// committers there would be many small groups, each of which costs a write and its wake-ups.
-    /// No timer is needed, since this question is asked again at the end of each write.
+    /// least as many committers wait for the open group as for the writes under way. So each group
+    /// is as large as all those before it that are not durable: a few committers overlap their
+    /// writes, and many share them. With smaller groups, a busy machine spends on writes and
+    /// wake-ups what it gains by the overlap. No timer is needed, since this question is asked
+    /// again at the end of each write.
     ///
     /// A leader that was woken and has not begun counts as a write under way. It does not keep a
     /// running committer from leading, because on busy processors it may take long until the woken
     /// thread runs.
     pub(super) fn may_lead(&self, more: usize) -> bool {
         let busy = self.progress.writing() + self.called;
-        let waiting = || self.waiters.beyond(self.sealed);
-        busy == 0 || busy < self.slots && waiting() + more >= busy
+        // The leaders of the writes under way are not on the list.
+        let enough = || {
+            let waiting = self.waiters.beyond(self.sealed) + more;
+            waiting >= self.waiters.up_to(self.sealed) + busy
+        };
+        busy == 0 || busy < self.slots && enough()
     }
 
     /// Whether a committer whose records are in the open group waits for it to be durable.

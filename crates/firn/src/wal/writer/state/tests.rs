@@ -52,10 +52,10 @@ fn the_first_writes_at_once_and_later_ones_need_company() {
     assert!(state.may_lead(1), "nothing is being written");
     let first = state.seal(true);
     append(&mut state);
-    assert!(state.may_lead(1), "as many wait as writes are out");
+    assert!(state.may_lead(1), "one waits, one is being written");
     let second = state.seal(true);
     append(&mut state);
-    assert!(!state.may_lead(1), "one waits, two writes are out");
+    assert!(!state.may_lead(1), "one waits, two are being written");
     wait(&mut state);
     assert!(state.may_lead(1), "two wait");
     let third = state.seal(true);
@@ -66,18 +66,45 @@ fn the_first_writes_at_once_and_later_ones_need_company() {
     // The committer of the third group still waits, because the first two groups are not durable
     // yet.
     state.written(third);
+    assert_eq!(
+        woken(&mut state),
+        [],
+        "two wait for the open group, three for the others"
+    );
+    wait(&mut state);
     assert_eq!(woken(&mut state), [WakeReason::Lead]);
     assert!(!state.may_lead(9), "the slot is held for the leader");
     state.written(first);
     assert_eq!(
         woken(&mut state),
         [],
-        "one waits, a write and a leader are out"
+        "two wait for the open group, one for a write, and a leader is called"
     );
-    assert!(state.waiters.take_beyond(state.sealed).is_some());
-    assert!(state.waiters.take_beyond(state.sealed).is_none());
     state.written(second);
-    assert_eq!(woken(&mut state), [WakeReason::Done]);
+    assert_eq!(woken(&mut state), [WakeReason::Done, WakeReason::Lead]);
+}
+
+/// Groups of a busy log double: each is as large as all that are under way.
+#[test]
+fn a_group_is_as_large_as_those_under_way() {
+    let mut state = state(4);
+    let mut sizes = Vec::new();
+    let mut size = 0;
+    for _ in 0..64 {
+        append(&mut state);
+        size += 1;
+        if state.may_lead(1) {
+            state.seal(true);
+            sizes.push(std::mem::take(&mut size));
+        } else {
+            state.waiters.push(CommitWaiter {
+                lsn: state.appended,
+                durable: true,
+                committer: Committer::Asleep(Parker::current()),
+            });
+        }
+    }
+    assert_eq!(sizes, [1, 1, 2, 4]);
 }
 
 /// A lone committer that found too few others to lead is not forgotten: at the end of a write, a
