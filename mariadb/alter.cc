@@ -97,7 +97,10 @@ std::vector<uint32_t> column_origins(const TABLE* table, const TABLE* altered, c
   column: only a copy reports that as the user's SQL mode demands.
 */
 bool set_defaults_of_new_columns(const TABLE* altered, const Alter_inplace_info* info) {
-  /* They are the same in a statement, as its time and its user are. */
+  /*
+    They are the same in a statement, as its time and its user are. RAND() counts as such a value,
+    too: all rows get one number, as in InnoDB.
+  */
   constexpr uint kConstant = VCOL_SESSION_FUNC | VCOL_TIME_FUNC;
   constexpr int kConvertedToDateOrTime = 3;
   List_iterator_fast<Create_field> columns(info->alter_info->create_list);
@@ -146,8 +149,12 @@ bool changes_values_of_expressions(const TABLE* table, const TABLE* altered, con
   return has_expressions && replaces_column_of_same_name(table, info);
 }
 
-/* Whether a new column has a constraint of its own, which only a copy checks for all rows. */
+/*
+  Whether a new column has a constraint of its own, which only a copy checks for all rows. ALTER
+  IGNORE needs no check: a copy would drop all rows of which the default breaks the constraint.
+*/
 bool has_new_column_with_constraint(const Alter_inplace_info* info) {
+  if (info->ignore) return false;
   List_iterator_fast<Create_field> columns(info->alter_info->create_list);
   while (const Create_field* column = columns++)
     if (!column->field && column->check_constraint) return true;
@@ -287,7 +294,8 @@ enum_alter_inplace_result ha_firn::check_if_supported_inplace_alter(TABLE* alter
     if (supported && flags & ALTER_DROP_STORED_COLUMN) {
       const firn::ForeignKeyRequest foreign_keys(ha_thd(), firn::TableName(m_path).c_str(), altered, info->alter_info,
                                                  true);
-      supported = firn_index_change_foreign_keys(change, foreign_keys.get()) != FIRN_FOREIGN_KEY;
+      supported = firn_index_change_foreign_keys(change, foreign_keys.get()) != FIRN_FOREIGN_KEY ||
+                  firn::ForeignKeyRequest::needs_dropped_index(info);
     }
   } catch (const std::bad_alloc&) {
     firn_index_change_free(change);

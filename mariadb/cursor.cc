@@ -27,6 +27,7 @@ int ha_firn::aim(uint32_t index) {
   m_cursor_live = true;
   m_scan_parked = m_scan_started = m_bounded = m_at_point = false;
   if (other_index) m_columns_known = false;
+  m_virtual_parts = table->part_info && has_virtual_part(index);
   if (m_intent.semi_consistent) (void)firn_cursor_set_semi_consistent(m_cursor, true);
   if (int error = push_condition()) return error;
   return choose_columns();
@@ -56,7 +57,8 @@ bool same_part(const firn_partial_column& a, const firn_partial_column& b) {
 
 int ha_firn::choose_columns() {
   const bool keyread = reads_entries_only();
-  const bool whole = m_intent.whole_row && !keyread;
+  /* A key read marks the columns of the index, and not those of which virtual ones are computed. */
+  const bool whole = !keyread && (m_intent.whole_row || (m_keyread && m_virtual_parts));
   const uchar* wanted = reinterpret_cast<const uchar*>(table->read_set->bitmap);
   std::vector<firn_partial_column> parts;
   if (!keyread) choose_partial_columns(&parts);

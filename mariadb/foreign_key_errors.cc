@@ -85,6 +85,14 @@ int ForeignKeyRequest::report_create() const {
   return HA_ERR_CANNOT_ADD_FOREIGN;
 }
 
+bool ForeignKeyRequest::needs_dropped_index(const Alter_inplace_info* info) {
+  const char *table, *name, *text;
+  if (firn_last_foreign_key(&table, &name, &text) != FIRN_INDEX_IS_NEEDED) return false;
+  for (uint i = 0; i < info->index_drop_count; i++)
+    if (!my_strcasecmp(system_charset_info, info->index_drop_buffer[i]->name.str, name)) return true;
+  return false;
+}
+
 void ForeignKeyRequest::report_alter() const {
   const char *table, *name, *text;
   const uint32_t violation = firn_last_foreign_key(&table, &name, &text);

@@ -8,6 +8,7 @@
 #include <vector>
 
 class Alter_info;
+class Alter_inplace_info;
 class Foreign_key;
 
 namespace firn {
@@ -40,6 +41,8 @@ class ForeignKeyRequest {
   int report_create() const;
   /* As report_create(), for an ALTER in place, which reports the error itself. */
   void report_alter() const;
+  /* Whether the core refused the change because it needs an index that the statement drops. */
+  static bool needs_dropped_index(const Alter_inplace_info* info);
 
  private:
   void add(const char* name, TABLE* form, const Foreign_key* key);

@@ -199,12 +199,23 @@ class ha_firn final : public handler {
   bool may_read_partial_columns() const;
   bool wants_large_column() const;
   bool reads_entries_only() const;
+  /* virtual_columns.cc */
+  bool has_virtual_part(uint index) const;
+  template <typename Wanted>
+  bool compute_virtual_columns(uchar* record, bool ignore_errors, Wanted wanted);
+  void compute_virtual_parts(uchar* record);
+  int compute_indexed_columns(const uchar* record);
   void park();
   /* Continues a scan whose cursor was parked between two calls, as HANDLER … READ NEXT does. */
   int resume_scan();
   void clear_bound();
   bool is_unique_lookup(const KEY* key_info, const uchar* key, key_part_map parts) const;
   int read_status(firn_status status) { return likely(status == FIRN_OK) ? 0 : firn_error(status); }
+  /* As read_status(), after a read of an index into `record`. */
+  int read_status(firn_status status, uchar* record) {
+    if (unlikely(m_virtual_parts) && status == FIRN_OK) compute_virtual_parts(record);
+    return read_status(status);
+  }
   int firn_error(firn_status status);
   bool estimate_rows_per_key();
   int end_bulk();
@@ -264,6 +275,8 @@ class ha_firn final : public handler {
   /* Set in a clone: begin() keeps the ReadIntent that clone() copied. */
   bool m_is_clone = false;
   bool m_keyread = false;
+  /* The table is a partition, and the index that the cursor is aimed at has a virtual column. */
+  bool m_virtual_parts = false;
 
   /* The columns that the cursor decodes. m_columns, m_point_key and m_path share one allocation. */
   bool m_columns_known = false;

@@ -41,7 +41,7 @@ int ha_firn::index_read_map(uchar* buf, const uchar* key, key_part_map parts, en
   if (!m_in_read_range) clear_bound();
   m_at_point = false;
   m_row_id_is_of_cursor = true;
-  if (!key) return read_status(firn_cursor_first(m_cursor, buf));
+  if (!key) return read_status(firn_cursor_first(m_cursor, buf), buf);
   const KEY* key_info = table->key_info + active_index;
   if (flag == HA_READ_KEY_EXACT && is_unique_lookup(key_info, key, parts)) {
     const firn_status status = firn_cursor_get(m_cursor, key, key_info->key_length, buf);
@@ -50,12 +50,12 @@ int ha_firn::index_read_map(uchar* buf, const uchar* key, key_part_map parts, en
       m_point_key_length = key_info->key_length;
       m_at_point = true;
     }
-    return read_status(status);
+    return read_status(status, buf);
   }
   if (unlikely(checks_unique_key(key_info, parts, flag)))
     if (int error = lock_checked_key(key_info, key)) return error;
   const uint length = calculate_key_len(table, active_index, key, parts);
-  return read_status(firn_cursor_seek(m_cursor, key, length, flag, buf));
+  return read_status(firn_cursor_seek(m_cursor, key, length, flag, buf), buf);
 }
 
 /*
@@ -97,9 +97,9 @@ int ha_firn::index_read_idx_map(uchar* buf, uint index, const uchar* key, key_pa
   m_row_id_is_of_cursor = true;
   const KEY* key_info = table->key_info + index;
   if (flag == HA_READ_KEY_EXACT && key && is_unique_lookup(key_info, key, parts))
-    return read_status(firn_cursor_get(m_cursor, key, key_info->key_length, buf));
+    return read_status(firn_cursor_get(m_cursor, key, key_info->key_length, buf), buf);
   const uint length = key ? calculate_key_len(table, index, key, parts) : 0;
-  return read_status(firn_cursor_seek(m_cursor, key, length, flag, buf));
+  return read_status(firn_cursor_seek(m_cursor, key, length, flag, buf), buf);
 }
 
 int ha_firn::index_read_last_map(uchar* buf, const uchar* key, key_part_map parts) {
@@ -114,9 +114,9 @@ int ha_firn::index_next(uchar* buf) {
   if (m_at_point) {
     m_at_point = false;
     const firn_status status = firn_cursor_seek(m_cursor, m_point_key, m_point_key_length, HA_READ_AFTER_KEY, buf);
-    return read_status(status == FIRN_NO_ROW ? FIRN_END : status);
+    return read_status(status == FIRN_NO_ROW ? FIRN_END : status, buf);
   }
-  return read_status(firn_cursor_next(m_cursor, buf));
+  return read_status(firn_cursor_next(m_cursor, buf), buf);
 }
 
 int ha_firn::index_prev(uchar* buf) {
@@ -127,9 +127,9 @@ int ha_firn::index_prev(uchar* buf) {
   if (m_at_point) {
     m_at_point = false;
     const firn_status status = firn_cursor_seek(m_cursor, m_point_key, m_point_key_length, HA_READ_BEFORE_KEY, buf);
-    return read_status(status == FIRN_NO_ROW ? FIRN_END : status);
+    return read_status(status == FIRN_NO_ROW ? FIRN_END : status, buf);
   }
-  return read_status(firn_cursor_prev(m_cursor, buf));
+  return read_status(firn_cursor_prev(m_cursor, buf), buf);
 }
 
 int ha_firn::index_first(uchar* buf) {
@@ -139,7 +139,7 @@ int ha_firn::index_first(uchar* buf) {
   m_at_point = false;
   m_row_id_is_of_cursor = true;
   const firn_status status = firn_cursor_first(m_cursor, buf);
-  return read_status(status == FIRN_NO_ROW ? FIRN_END : status);
+  return read_status(status == FIRN_NO_ROW ? FIRN_END : status, buf);
 }
 
 int ha_firn::index_last(uchar* buf) {
@@ -149,7 +149,7 @@ int ha_firn::index_last(uchar* buf) {
   m_at_point = false;
   m_row_id_is_of_cursor = true;
   const firn_status status = firn_cursor_last(m_cursor, buf);
-  return read_status(status == FIRN_NO_ROW ? FIRN_END : status);
+  return read_status(status == FIRN_NO_ROW ? FIRN_END : status, buf);
 }
 
 int ha_firn::index_next_same(uchar* buf, const uchar* key, uint length) {
@@ -158,7 +158,7 @@ int ha_firn::index_next_same(uchar* buf, const uchar* key, uint length) {
     if (int error = resume_scan()) return error;
   if (m_at_point) return HA_ERR_END_OF_FILE;
   m_row_id_is_of_cursor = true;
-  return read_status(firn_cursor_next_same(m_cursor, key, length, buf));
+  return read_status(firn_cursor_next_same(m_cursor, key, length, buf), buf);
 }
 
 int ha_firn::read_range_first(const key_range* start, const key_range* end, bool equal, bool) {

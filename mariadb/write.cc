@@ -33,6 +33,7 @@ int ha_firn::write_row(const uchar* buf) {
   }
   if (table->next_number_field && buf == table->record[0])
     if (int error = update_auto_increment()) return error;
+  if (int error = compute_indexed_columns(buf)) return error;
   uint32_t duplicate = 0;
   const uint32_t flags = (m_bulk ? m_bulk_flags : m_write_flags) | relaxed_checks(ha_thd());
   const auto insert = m_bulk ? firn_bulk_insert : firn_insert;
@@ -70,6 +71,7 @@ int ha_firn::update_row(const uchar* old_row, const uchar* new_row) {
     my_error(ER_CANT_CREATE_GEOMETRY_OBJECT, MYF(0));
     return HA_ERR_NULL_IN_SPATIAL;
   }
+  if (int error = compute_indexed_columns(new_row)) return error;
   uint32_t duplicate = 0;
   const uint32_t flags = m_write_flags | relaxed_checks(m_session->thd());
   const firn_status status =

@@ -9,6 +9,7 @@ from server import ENGINE, IS_FIRN, Server
 pytestmark = pytest.mark.skipif(not IS_FIRN, reason="about FIRN itself")
 
 CONSTRAINT_FAILED = 4025
+INDEX_IS_NEEDED = 1553
 NOT_IN_PLACE = (1845, 1846)
 
 # Definition, statement, and a column of which the index, the rows and the partitions must agree.
@@ -91,3 +92,27 @@ def test_a_default_that_breaks_the_columns_constraint_fails(
     with pytest.raises(pymysql.err.MySQLError) as refused:
         server.query(f"ALTER TABLE {table} ADD {column}, ALGORITHM=INSTANT")
     assert refused.value.args[0] in NOT_IN_PLACE
+
+
+@pytest.mark.parametrize("column", ["c INT NOT NULL DEFAULT 0 CHECK (c > 0)", "j JSON NOT NULL"])
+def test_ignore_keeps_rows_whose_default_breaks_the_constraint(
+    server: Server, database: str, column: str
+) -> None:
+    table = f"{database}.t"
+    server.query(f"CREATE TABLE {table} (id INT PRIMARY KEY) ENGINE={ENGINE}")
+    server.query(f"INSERT INTO {table} VALUES (1), (2)")
+    server.query(f"ALTER IGNORE TABLE {table} ADD {column}")
+    assert server.query(f"SELECT id FROM {table} ORDER BY id") == ((1,), (2,))
+
+
+@pytest.mark.parametrize("other", ["DROP COLUMN c2", "ADD COLUMN c3 INT", "MODIFY c2 INT FIRST"])
+def test_index_of_a_foreign_key_stays(server: Server, database: str, other: str) -> None:
+    server.query(f"CREATE TABLE {database}.p (id INT PRIMARY KEY) ENGINE={ENGINE}")
+    server.query(
+        f"CREATE TABLE {database}.c (id INT PRIMARY KEY, c1 INT, c2 INT, KEY k (c1), "
+        f"FOREIGN KEY (c1) REFERENCES {database}.p (id)) ENGINE={ENGINE}"
+    )
+    with pytest.raises(pymysql.err.MySQLError) as refused:
+        server.query(f"ALTER TABLE {database}.c DROP KEY k, {other}")
+    assert refused.value.args[0] == INDEX_IS_NEEDED
+    server.query(f"ALTER TABLE {database}.c {other}")
