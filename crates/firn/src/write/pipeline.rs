@@ -43,6 +43,7 @@ use super::stall::admission::GateCharge;
 use super::stall::{CommitTotals, GateWaiter, StallGate};
 use crate::base::health::{FullDisk, Health};
 use crate::base::options::MutableOptions;
+use crate::base::parker::Parker;
 use crate::base::pause_points::{self, PausePoint};
 use crate::base::{CounterValue, ErrorKind, Result, Seqno};
 use crate::memtable::Memtable;
@@ -52,7 +53,7 @@ use crate::wal::{Lsn, Record, SegmentId, Wal};
 use log_pins::LogPins;
 use log_server_run::ServerRunNote;
 use panic_guard::PoisonOnPanic;
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -75,7 +76,7 @@ pub trait MemtableHost: Send + Sync {
 struct QueuedCommit {
     applied: bool,
     /// Wakes the thread of the commit, if that waits for the publication.
-    waiter: Option<Arc<Condvar>>,
+    waiter: Option<Arc<Parker>>,
 }
 
 struct PipelineState {

@@ -15,6 +15,7 @@ use super::panic_guard::{CommitGuard, PoisonOnPanic};
 use super::{Pipeline, PipelineState, PreparedLogPin, QueuedCommit, counter_records, file_ids};
 use crate::base::health::FullDisk;
 use crate::base::key::SEQNO_COMMITTED_MAX;
+use crate::base::parker::Parker;
 use crate::base::pause_points::{self, PausePoint};
 use crate::base::value::check_entry;
 use crate::base::{CounterValue, Error, ErrorKind, InternalKey, Result, Seqno};
@@ -22,7 +23,7 @@ use crate::store::FileKind;
 use crate::version::{FileMeta, FileSource, Flushable, IngestedRun};
 use crate::wal::{Appended, BinlogPosition, FullDiskAccess, Lsn, OutcomeRoom, Record};
 use crate::write::{Batch, Changes, RunCharge};
-use parking_lot::{Condvar, MutexGuard};
+use parking_lot::MutexGuard;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -358,12 +359,11 @@ impl Pipeline {
         let mut state = self.state.lock();
         let first = state.last_seqno + 1 - state.queue.len() as u64;
         state.queue[(seqno - first) as usize].applied = true;
+        let mut published = Vec::new();
         let mut moved = false;
         while state.queue.front().is_some_and(|head| head.applied) {
-            let published = state.queue.pop_front();
-            if let Some(waiter) = published.and_then(|published| published.waiter) {
-                waiter.notify_one();
-            }
+            let head = state.queue.pop_front();
+            published.extend(head.and_then(|head| head.waiter));
             moved = true;
         }
         if moved {
@@ -374,17 +374,32 @@ impl Pipeline {
                 self.visible.store(visible, Ordering::Release);
             }
         }
-        // If this commit is not visible, one ahead of it is not applied yet. The thread that later
-        // publishes this commit takes its element from the queue and wakes this thread. A failure
-        // wakes all.
-        while self.visible.load(Ordering::Acquire) < seqno && seqno < state.lost_from {
-            let first = state.last_seqno + 1 - state.queue.len() as u64;
-            let woken = Arc::new(Condvar::new());
-            state.queue[(seqno - first) as usize].waiter = Some(Arc::clone(&woken));
-            woken.wait(&mut state);
-        }
+        let mut sleep = self.wait_in_queue(&mut state, seqno);
+        // Wake the others without the mutex: a thread that is woken may take the processor at once,
+        // and all further commits would wait for this one. They need no mutex to see that they are
+        // published.
         drop(state);
+        published.iter().for_each(|waiter| waiter.unpark());
+        while let Some(parker) = sleep {
+            parker.park(None);
+            sleep = match self.visible.load(Ordering::Acquire) < seqno {
+                true => self.wait_in_queue(&mut self.state.lock(), seqno),
+                false => None,
+            };
+        }
         pause_points::at(PausePoint::Published);
+    }
+
+    /// Prepares the wait of a commit that is not visible, because one ahead of it is not applied
+    /// yet. The thread that later publishes this commit takes its element from the queue and wakes
+    /// this thread. A failure wakes all. `None` if the commit is visible, or never will be.
+    fn wait_in_queue(&self, state: &mut PipelineState, seqno: Seqno) -> Option<Arc<Parker>> {
+        if self.visible.load(Ordering::Acquire) >= seqno || seqno >= state.lost_from {
+            return None;
+        }
+        let first = state.last_seqno + 1 - state.queue.len() as u64;
+        let waiter = &mut state.queue[(seqno - first) as usize].waiter;
+        Some(Arc::clone(waiter.insert(Arc::default())))
     }
 
     fn note_undurable(&self, state: &mut MutexGuard<'_, PipelineState>, lsn: Lsn, seqno: Seqno) {

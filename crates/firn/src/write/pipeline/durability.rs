@@ -133,7 +133,7 @@ impl Pipeline {
         let from = state.hidden_from.map_or(lsn, |from| from.min(lsn));
         state.hidden_from = Some(from);
         for waiter in state.queue.iter().filter_map(|one| one.waiter.as_ref()) {
-            waiter.notify_one();
+            waiter.unpark();
         }
     }
 }
