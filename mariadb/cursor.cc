@@ -16,7 +16,11 @@ int ha_firn::aim(uint32_t index) {
   if (m_session->aborted()) return HA_ERR_ROLLBACK;
   if (unlikely(is_sequence()))
     if (int error = begin_own()) return error;
-  const bool other_index = index != m_cursor_index;
+  const bool other_index = !m_cursor || index != m_cursor_index;
+  if (other_index) {
+    m_entries_lack_columns = entries_lack_columns(index);
+    m_virtual_parts = (table->part_info || m_entries_lack_columns) && has_virtual_part(index);
+  }
   firn_status status;
   if (!m_cursor)
     status = firn_cursor_open(core_session(), m_share->core(), index, m_intent.mode, m_intent.wait, &m_cursor);
@@ -27,7 +31,6 @@ int ha_firn::aim(uint32_t index) {
   m_cursor_live = true;
   m_scan_parked = m_scan_started = m_bounded = m_at_point = false;
   if (other_index) m_columns_known = false;
-  m_virtual_parts = table->part_info && has_virtual_part(index);
   if (m_intent.semi_consistent) (void)firn_cursor_set_semi_consistent(m_cursor, true);
   if (int error = push_condition()) return error;
   return choose_columns();
@@ -35,16 +38,29 @@ int ha_firn::aim(uint32_t index) {
 
 /*
   Whether index entries alone give all columns that the server wants. The server asks for a key read
-  only if the index holds these columns whole, with one exception: it merges the scans of a table's
-  partitions by all columns of the index, also by a column of which the entries hold only a prefix.
+  only if the index holds these columns whole, with two exceptions:
+  - It merges the scans of a table's partitions by all columns of the index, also by a column of
+    which the entries hold only a prefix.
+  - It needs the primary key of a row. Where that has a prefix of a column, the core reads the row.
 */
-bool ha_firn::reads_entries_only() const {
-  if (!m_keyread || m_cursor_index >= table_share->keys) return m_keyread;
-  if (!table->part_info) return true;
-  const KEY* key_info = table->key_info + m_cursor_index;
-  for (uint i = 0; i < key_info->user_defined_key_parts; i++)
-    if (key_info->key_part[i].key_part_flag & HA_PART_KEY_SEG) return false;
-  return true;
+bool ha_firn::reads_entries_only() const { return m_keyread && !m_entries_lack_columns; }
+
+/* For reads_entries_only(). */
+bool ha_firn::entries_lack_columns(uint index) const {
+  if (index >= table_share->keys) return false;
+  const KEY* const key_info = table->key_info + index;
+  const auto is_prefix = [](const KEY_PART_INFO& part) { return (part.key_part_flag & HA_PART_KEY_SEG) != 0; };
+  const KEY_PART_INFO* const begin = key_info->key_part;
+  const KEY_PART_INFO* const end = begin + key_info->user_defined_key_parts;
+  if (table->part_info && std::any_of(begin, end, is_prefix)) return true;
+  if (!has_primary_key()) return false;
+  const KEY* const primary = table->key_info + table_share->primary_key;
+  return std::any_of(primary->key_part, primary->key_part + primary->user_defined_key_parts,
+                     [&](const KEY_PART_INFO& prefix) {
+                       return is_prefix(prefix) && std::none_of(begin, end, [&](const KEY_PART_INFO& part) {
+                                return part.fieldnr == prefix.fieldnr && !is_prefix(part);
+                              });
+                     });
 }
 
 namespace {

@@ -199,6 +199,7 @@ class ha_firn final : public handler {
   bool may_read_partial_columns() const;
   bool wants_large_column() const;
   bool reads_entries_only() const;
+  bool entries_lack_columns(uint index) const;
   /* virtual_columns.cc */
   bool has_virtual_part(uint index) const;
   template <typename Wanted>
@@ -275,7 +276,9 @@ class ha_firn final : public handler {
   /* Set in a clone: begin() keeps the ReadIntent that clone() copied. */
   bool m_is_clone = false;
   bool m_keyread = false;
-  /* The table is a partition, and the index that the cursor is aimed at has a virtual column. */
+  /* About the index that the cursor is aimed at: a key read reads rows. */
+  bool m_entries_lack_columns = false;
+  /* It has a virtual column that the server may not compute after a read. */
   bool m_virtual_parts = false;
 
   /* The columns that the cursor decodes. m_columns, m_point_key and m_path share one allocation. */

@@ -8,7 +8,9 @@ computed: on a replica that has more columns, and after a trigger of a multi-tab
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
+import pymysql
 import pytest
 from replication import Pair, execute
 from server import ENGINE, IS_FIRN, Server
@@ -55,6 +57,76 @@ def test_reads_of_partitions(server: Server, database: str, name: str) -> None:
     plain = sorted(str(row) for row in server.query(f"SELECT v FROM {table}"))
     rows = sorted(str(row) for row in server.query(f"SELECT v FROM {table} IGNORE INDEX (k)"))
     assert plain == rows
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "c CHAR(8) NOT NULL, v INT AS (id % 7) VIRTUAL, PRIMARY KEY (c(2), id), KEY k (v)",
+        "c TEXT NOT NULL, v INT AS (id % 7) VIRTUAL, PRIMARY KEY (c(2), id), KEY k (v)",
+        "c CHAR(8) NOT NULL, v INT AS (id % 7) VIRTUAL, PRIMARY KEY (c(2), id), KEY k (v, c)",
+        "c CHAR(8) NOT NULL, v INT AS (id % 7) STORED, PRIMARY KEY (c(2), id), KEY k (v)",
+    ],
+)
+@pytest.mark.parametrize("lock", ["", "LOCK IN SHARE MODE", "FOR UPDATE"])
+def test_key_reads_beside_a_primary_key_with_a_prefix(
+    server: Server, database: str, body: str, lock: str
+) -> None:
+    table = f"{database}.t"
+    server.query(f"CREATE TABLE {table} (id INT NOT NULL, {body}) ENGINE={ENGINE}")
+    server.query(f"INSERT INTO {table} (id, c) VALUES (8, 'abcd'), (9, 'bcde'), (10, 'xyzu')")
+    for hint in ("", "FORCE INDEX (k)", "IGNORE INDEX (k)"):
+        select = f"SELECT {{}} FROM {table} {hint} {{}} {lock}"
+        assert server.query(select.format("v", "ORDER BY v")) == ((1,), (2,), (3,))
+        assert server.query(select.format("v", "WHERE v > 1 ORDER BY v DESC")) == ((3,), (2,))
+        assert server.query(select.format("SUM(v), MIN(v), MAX(v)", "")) == ((6, 1, 3),)
+        assert server.query(select.format("COUNT(*)", "WHERE v BETWEEN 1 AND 2")) == ((2,),)
+    server.query(f"UPDATE {table} SET id = id + 1 WHERE v > 1")
+    assert server.query(f"SELECT v FROM {table} ORDER BY v") == ((1,), (3,), (4,))
+
+
+def test_handler_reads_partitions_in_the_order_of_a_prefix(
+    connection: pymysql.Connection[Any], database: str
+) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"CREATE TABLE {database}.t (id INT, c VARCHAR(20), v VARCHAR(30) AS (concat(c, '!')) "
+            f"VIRTUAL, KEY k (v(5))) ENGINE={ENGINE} PARTITION BY HASH (id) PARTITIONS 3"
+        )
+        rows = [(n, f"{chr(97 + n * 7 % 26)}{n}") for n in range(60)]
+        cursor.executemany(f"INSERT INTO {database}.t (id, c) VALUES (%s, %s)", rows)
+        cursor.execute(f"HANDLER {database}.t OPEN")
+        cursor.execute("HANDLER t READ k FIRST LIMIT 60")
+        found = [row[1] for row in cursor.fetchall()]
+        cursor.execute("HANDLER t CLOSE")
+    assert found == sorted(found) == sorted(c for _, c in rows)
+
+
+def test_triggers_repeat_no_warning(connection: pymysql.Connection[Any], database: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SET sql_mode = ''")
+        for engine in (ENGINE, "InnoDB"):
+            table = f"{database}.w_{engine}"
+            cursor.execute(
+                f"CREATE TABLE {table} (id INT PRIMARY KEY, a INT, v TINYINT AS (a) VIRTUAL, "
+                f"KEY k (v)) ENGINE={engine}"
+            )
+            cursor.execute(
+                f"CREATE TRIGGER {table}_t AFTER INSERT ON {table} FOR EACH ROW SET @x = 1"
+            )
+        counts = []
+        for engine in (ENGINE, "InnoDB"):
+            warnings = []
+            for statement in (
+                f"INSERT INTO {database}.w_{engine} (id, a) VALUES (1, 1000)",
+                f"UPDATE {database}.w_{engine} SET a = 2000",
+                f"REPLACE INTO {database}.w_{engine} (id, a) VALUES (1, 3000)",
+            ):
+                cursor.execute(statement)
+                cursor.execute("SHOW WARNINGS")
+                warnings.append([row[1] for row in cursor.fetchall()])
+            counts.append(warnings)
+    assert counts[0] == counts[1]
 
 
 def by_index_and_by_rows(server: Server, table: str) -> tuple[list, list]:
