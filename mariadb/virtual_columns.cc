@@ -50,8 +50,8 @@ bool ha_firn::compute_virtual_columns(uchar* record, bool ignore_errors, Wanted 
   Computes the virtual parts of the index that was read. The server merges the rows of a table's
   partitions by the parts of the index, in records in which it computes nothing. With a key read it
   computes nothing in its own record either, because it expects the values of the index entry; but
-  the row may have been read (reads_entries_only()). A prefix part has a Field of its own, so columns
-  are compared by their numbers.
+  the row may have been read (reads_entries_only()). A prefix part has a Field of its own, so the
+  columns are compared by their numbers.
 */
 void ha_firn::compute_virtual_parts(uchar* record) {
   if (reads_entries_only() || (record == table->record[0] && !m_keyread)) return;

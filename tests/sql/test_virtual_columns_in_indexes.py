@@ -19,8 +19,10 @@ TABLES = {
     "prefix_before_virtual": "c BINARY(6), v INT AS (id + 1) VIRTUAL, KEY k (c(3), v)",
     "virtual": "c VARCHAR(20), v INT AS (id * 7 % 17) VIRTUAL, KEY k (v)",
     "prefix_of_virtual_text": "c VARCHAR(20), v TEXT AS (concat(c, '!')) VIRTUAL, KEY k (v(5))",
-    "prefix_of_virtual_varchar": "c VARCHAR(20), v VARCHAR(30) AS (concat(c, id % 5)) VIRTUAL, KEY k (v(3))",
-    "virtual_over_virtual": "c VARCHAR(20), u INT AS (id % 5) VIRTUAL, v INT AS (u + id) VIRTUAL, KEY k (u, v)",
+    "prefix_of_virtual_varchar": "c VARCHAR(20), v VARCHAR(30) AS (concat(c, id % 5)) VIRTUAL, "
+    "KEY k (v(3))",
+    "virtual_over_virtual": "c VARCHAR(20), u INT AS (id % 5) VIRTUAL, v INT AS (u + id) VIRTUAL, "
+    "KEY k (u, v)",
     "primary_key": "c VARCHAR(20), v INT AS (id % 5) VIRTUAL, KEY k (c(2), v), PRIMARY KEY (id)",
 }
 QUERIES = (
@@ -100,6 +102,21 @@ def test_handler_reads_partitions_in_the_order_of_a_prefix(
         found = [row[1] for row in cursor.fetchall()]
         cursor.execute("HANDLER t CLOSE")
     assert found == sorted(found) == sorted(c for _, c in rows)
+
+
+def test_sort_of_an_index_merge_over_partitions(server: Server, database: str) -> None:
+    table = f"{database}.t"
+    server.query(
+        f"CREATE TABLE {table} (id INT NOT NULL, a INT, c VARCHAR(9), v INT AS (id % 7) VIRTUAL, "
+        f"KEY k2 (a), KEY k3 (c(2), v)) ENGINE={ENGINE} PARTITION BY HASH (id) PARTITIONS 3"
+    )
+    values = ", ".join(f"({n}, {n % 11}, '{chr(97 + n % 5)}xyz')" for n in range(1, 51))
+    server.query(f"INSERT INTO {table} (id, a, c) VALUES {values}")
+    where = "FORCE INDEX (k2, k3) {} WHERE a = 3 OR (c = 'axyz' AND v = 1) ORDER BY id"
+    found = server.query(f"SELECT id FROM {table} {where.format('')}")
+    assert [row[0] for row in found] == [3, 14, 15, 25, 36, 47, 50]
+    server.query(f"UPDATE {table} {where.format('SET a = 100')}")
+    assert server.query(f"SELECT COUNT(*) FROM {table} WHERE a = 100") == ((7,),)
 
 
 def test_triggers_repeat_no_warning(connection: pymysql.Connection[Any], database: str) -> None:
