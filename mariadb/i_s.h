@@ -17,6 +17,8 @@ int init_firn_deadlocks(void* schema);
 
 /* The one in i_s_pool.cc: FIRN_POOL. */
 int init_firn_pool(void* schema);
+/* The one in i_s_object_store.cc: FIRN_OBJECT_STORE. */
+int init_firn_object_store(void* schema);
 
 /* Those in i_s_storage.cc. */
 int init_firn_indexes(void* schema);

@@ -172,6 +172,78 @@ def _moves(server: Server) -> None:
     _check(server)
 
 
+def _store(server: Server, columns: str) -> tuple[Any, ...]:
+    rows = server.query(f"SELECT {columns} FROM information_schema.firn_object_store")
+    assert len(rows) == 1, rows
+    return tuple(rows[0])
+
+
+def _io(server: Server, source: str) -> dict[str, int]:
+    rows = server.query(
+        "SELECT class, read_count FROM information_schema.firn_io "
+        f"WHERE source = '{source}' AND read_count > 0 AND latency_us_p99 >= latency_us_p50"
+    )
+    return {of: int(count) for of, count in rows}
+
+
+def test_the_views_show_the_store(own_server: Any, bucket: Bucket) -> None:
+    server = _filled(own_server, bucket.url)
+    figures = "url, state, outage_seconds, owner, gets, puts, remote_files, get_latency_us_p50"
+    assert _store(server, figures) == (bucket.url, "UP", None, None, 0, 0, 0, None)
+    assert _io(server, "object store") == {}
+    server.query("SET GLOBAL firn_tier = cold")
+    _wait_for(lambda: _is_remote(server), "all files are in the store")
+    local, remote = _store(server, "local_files, remote_files")
+    assert _places(server) == {"local": local, "object store": remote}
+    stored = server.query(
+        "SELECT location, SUM(stored_bytes) FROM information_schema.firn_files GROUP BY location"
+    )
+    local, remote = _store(server, "local_bytes, remote_bytes")
+    sizes = {place: int(size) for place, size in stored}
+    assert sizes == {"local": local, "object store": remote}
+    owner, uploaded, puts, latency = _store(
+        server, "owner, uploaded_bytes, puts, put_latency_us_p99"
+    )
+    assert owner == "this server"
+    assert uploaded >= remote > 0
+    assert puts > 2
+    assert latency > 0
+    _check(server)
+    _check(server)
+    cached, fetched = _io(server, "file cache"), _io(server, "object store")
+    assert cached["point"] + cached["range"] > 0, cached
+    assert fetched["index"] > 0, fetched
+    assert fetched["verify"] > 0, fetched
+    assert set(cached) <= {"index", "point", "range", "scan"}, cached
+    hits, misses, used, limit, gets, got = _store(
+        server, "cache_hits, cache_misses, cache_bytes, cache_limit_bytes, gets, get_bytes"
+    )
+    assert hits > 0
+    assert misses > 0
+    assert 0 < used <= limit == 4 << 30
+    assert gets > misses / 40
+    assert got > used
+    bucket.kill()
+
+    def is_down() -> bool:
+        server.query("CHECK TABLE d.t EXTENDED")
+        return bool(_store(server, "state") == ("DOWN",))
+
+    _wait_for(is_down, "the store is down")
+    outage, outages, failed, error = _store(
+        server, "outage_seconds, outages, gets_failed, last_error"
+    )
+    assert outage is not None
+    assert outages == 1
+    assert failed >= 3
+    assert error
+    bucket.start()
+    server.query("SET GLOBAL firn_tier = 'local'")
+    _wait_for(lambda: _is_local(server), "all files are back")
+    assert _store(server, "state, outage_seconds, remote_bytes") == ("UP", None, 0)
+    assert _store(server, "objects_to_delete > 0") == (1,)
+
+
 def test_a_database_moves_to_a_directory_and_back(own_server: Any, directory: Path) -> None:
     server = _filled(own_server, f"file://{directory}")
     _moves(server)

@@ -18,6 +18,7 @@ VIEWS = (
     "firn_compactions",
     "firn_io",
     "firn_pool",
+    "firn_object_store",
     "firn_stalls",
     "firn_memory",
 )

@@ -65,6 +65,18 @@ impl firn_db {
         Ok(&unsafe { Self::whole(db) }?.temporary)
     }
 
+    /// The object store, if there is one.
+    ///
+    /// # Safety
+    /// The requirements are those of [`Self::get`].
+    pub(crate) unsafe fn cold<'a>(
+        db: *const firn_db,
+    ) -> Result<Option<&'a Arc<ColdStore>>, CallOutcome> {
+        // SAFETY: the handle is live: the host frees a handle only after the last call with that
+        // handle.
+        Ok(unsafe { Self::whole(db) }?.cold.as_ref())
+    }
+
     /// # Safety
     /// The requirements are those of [`Self::get`].
     unsafe fn whole<'a>(db: *const firn_db) -> Result<&'a Self, CallOutcome> {

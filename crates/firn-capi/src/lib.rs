@@ -23,6 +23,7 @@ pub mod host_callbacks;
 pub mod index_change;
 pub mod memory_pool;
 mod new_pool;
+pub mod object_store_reports;
 mod pointers;
 pub mod progress;
 pub mod row_writes;

@@ -8,7 +8,7 @@ use firn::version::FileLocation;
 use std::ffi::{CString, c_char, c_void};
 use std::ptr::null;
 
-fn c_text(text: &str) -> CString {
+pub(crate) fn c_text(text: &str) -> CString {
     CString::new(text.replace('\0', " ")).unwrap_or_default()
 }
 
@@ -243,8 +243,9 @@ pub struct firn_io_info {
     pub latency_us_max: u64,
 }
 
-/// Calls `each` for every class of reads of files, and of blocks that came from the memory pool
-/// instead. Reads that a cache served are not counted.
+/// Calls `each` for every class of reads of files, of blocks that came from the memory pool
+/// instead, and, with an object store, of reads of its files by the place that has served them.
+/// Reads that a cache in memory served are not counted.
 ///
 /// # Safety
 /// `db` must be open; `each` must not call the core.
@@ -257,10 +258,15 @@ pub unsafe extern "C" fn firn_list_io(
     guard(|| {
         // SAFETY: the handle is live: the host frees a handle only after the last call with that
         // handle.
-        let db = unsafe { firn_db::get(db) }?;
+        let (db, cold) = unsafe { (firn_db::get(db)?, firn_db::cold(db)?) };
         let files = db.file_reads().map(|reads| (c"file", reads));
         let pool = db.pool_reads().map(|reads| (c"pool", reads));
-        for (source, one) in files.chain(pool) {
+        let cold = cold.into_iter();
+        let remote = cold.flat_map(|cold| {
+            let cached = cold.cached_reads().map(|reads| (c"file cache", reads));
+            cached.chain(cold.fetched_reads().map(|reads| (c"object store", reads)))
+        });
+        for (source, one) in files.chain(pool).chain(remote) {
             let class_name = c_text(one.class.name());
             let within = |percent| one.latency_us(percent).unwrap_or(0);
             let info = firn_io_info {

@@ -38,7 +38,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 pub use file::CachedFile;
-pub use read::Verify;
+pub use read::{CachedRead, Verify};
 pub use read_ahead::Scan;
 
 /// The unit of the cache.

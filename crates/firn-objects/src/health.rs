@@ -45,6 +45,8 @@ pub struct HealthStats {
     pub errors: [u64; KINDS],
     /// How often the breaker has opened.
     pub opened: u64,
+    /// For how long it has been open, microseconds; 0 if it is not.
+    pub out_us: u64,
     /// The mean time of the latest requests, microseconds.
     pub mean_us: u64,
     /// The latest failure of a kind other than `Absent`.
@@ -125,11 +127,7 @@ impl Health {
 
     /// For how long the breaker has been open; 0 if it is not.
     pub(crate) fn out_us(&self, now_us: u64) -> u64 {
-        let figures = self.0.lock();
-        match figures.is_open {
-            true => now_us.saturating_sub(figures.opened_at_us),
-            false => 0,
-        }
+        self.0.lock().out_us(now_us)
     }
 
     /// How the store does.
@@ -145,6 +143,7 @@ impl Health {
             requests: figures.requests,
             errors: figures.errors,
             opened: figures.opened,
+            out_us: figures.out_us(now_us),
             mean_us: figures.mean_us,
             last_error: figures.last_error.clone(),
         }
@@ -171,6 +170,13 @@ impl HealthFigures {
             self.opened_at_us = now_us;
             self.pause_us = PAUSE_US_MIN;
             self.probe_at_us = now_us + self.pause_us;
+        }
+    }
+
+    fn out_us(&self, now_us: u64) -> u64 {
+        match self.is_open {
+            true => now_us.saturating_sub(self.opened_at_us),
+            false => 0,
         }
     }
 

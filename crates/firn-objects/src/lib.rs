@@ -6,9 +6,9 @@
 //!
 //! | layer | modules |
 //! |---|---|
-//! | 0 | `error`, `random` |
+//! | 0 | `error`, `latencies`, `random` |
 //! | 1 | `env`, `store`, `health` |
-//! | 2 | `budget`, `url`, `mem`, `dir`, `retry` |
+//! | 2 | `budget`, `url`, `mem`, `metered`, `dir`, `retry` |
 //! | 3 | `s3` |
 //! | 4 | `open`, `cache`, `uploads` |
 
@@ -18,7 +18,9 @@ mod dir;
 mod env;
 mod error;
 mod health;
+mod latencies;
 pub mod mem;
+mod metered;
 mod open;
 mod random;
 mod retry;
@@ -28,7 +30,8 @@ mod uploads;
 mod url;
 
 pub use cache::{
-    CHUNK_BYTES, CacheStats, CachedFile, FileCache, FileTraits, REQUEST_BYTES_MAX, Scan, Verify,
+    CHUNK_BYTES, CacheStats, CachedFile, CachedRead, FileCache, FileTraits, REQUEST_BYTES_MAX,
+    Scan, Verify,
 };
 pub use dir::DirStore;
 pub use env::{
@@ -36,6 +39,8 @@ pub use env::{
 };
 pub use error::{Error, ErrorKind, KINDS, Result};
 pub use health::{HealthState, HealthStats};
+pub use latencies::Latencies;
+pub use metered::{Metered, RequestKind, RequestMeter, RequestStats};
 pub use open::open_store;
 pub use random::SplitMix64;
 pub use retry::{Deadlines, Retrying};

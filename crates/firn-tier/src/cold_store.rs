@@ -2,18 +2,19 @@
 
 use crate::env_files::EnvFiles;
 use crate::errors;
-use crate::file::RemoteFile;
-use crate::identity::{IdentifiedStore, OpenStore};
+use crate::file::{RemoteFile, Shared};
+use crate::identity::{IdentifiedStore, OpenStore, Ownership};
 use crate::names::{SSTS, object_name, objects_of, parse_object_name};
 use crate::owner::OwnerFile;
 use crate::pieces::Pieces;
 use firn::base::epoch::DatabaseId;
 use firn::base::{Error, ErrorKind, Result};
-use firn::env::{Env, ReadClass, ReadFile};
+use firn::env::{ClassReads, Env, ReadClass, ReadFile};
 use firn::store::{FileId, FileKind, RemoteFiles, RemoteSst, file_name};
 use firn_objects::{
     CacheStats, Clock, Deadlines, Ended, FileCache, FileTraits, Files, HealthState, HealthStats,
-    Jobs, ObjectInfo, ObjectStore, Outcome, Retrying, Upload, UploadStats, Uploads, for_each_page,
+    Jobs, Metered, ObjectInfo, ObjectStore, Outcome, RequestKind, RequestMeter, RequestStats,
+    Retrying, Upload, UploadStats, Uploads, for_each_page,
 };
 use openssl::sha::Sha256;
 use parking_lot::Mutex;
@@ -62,12 +63,22 @@ pub struct ColdStoreParts {
 /// Figures of a cold store.
 #[derive(Debug, Clone)]
 pub struct ColdStoreStats {
-    /// The file cache, once it is open.
-    pub cache: Option<CacheStats>,
+    /// The file cache.
+    pub cache: CacheStats,
     /// The uploads.
     pub uploads: UploadStats,
-    /// The store.
+    /// How the store does.
     pub health: HealthStats,
+    /// Requests that read objects, and their bytes.
+    pub gets: RequestStats,
+    /// Requests that store objects, and their bytes.
+    pub puts: RequestStats,
+    /// Requests that list objects.
+    pub lists: RequestStats,
+    /// Requests that delete objects.
+    pub deletes: RequestStats,
+    /// Whose the store is.
+    pub ownership: Ownership,
 }
 
 /// See the module.
@@ -79,7 +90,8 @@ pub struct ColdStore {
     clock: Arc<dyn Clock>,
     cache: LazyCache,
     uploads: Uploads,
-    pieces: Arc<Pieces>,
+    shared: Shared,
+    meter: Arc<RequestMeter>,
 }
 
 /// The cache, which is opened when it is needed: the directory belongs to this process by then,
@@ -95,6 +107,14 @@ struct LazyCache {
 }
 
 impl LazyCache {
+    fn stats(&self) -> CacheStats {
+        let unused = || CacheStats {
+            bytes_max: self.bytes.load(Ordering::Relaxed),
+            ..CacheStats::default()
+        };
+        self.opened.get().map_or_else(unused, FileCache::stats)
+    }
+
     fn get(&self) -> Result<&FileCache> {
         if let Some(cache) = self.opened.get() {
             return Ok(cache);
@@ -126,11 +146,21 @@ impl LazyCache {
     }
 }
 
+/// Counts the requests to the store that `open` opens.
+fn metered(open: OpenStore, clock: &Arc<dyn Clock>, meter: &Arc<RequestMeter>) -> OpenStore {
+    let (clock, meter) = (Arc::clone(clock), Arc::clone(meter));
+    Box::new(move || {
+        let (clock, meter) = (Arc::clone(&clock), Arc::clone(&meter));
+        Ok(Arc::new(Metered::new(open()?, clock, meter)))
+    })
+}
+
 impl ColdStore {
     /// Asks nothing of the store, and leaves the cache alone before the first read.
     pub fn new(parts: ColdStoreParts) -> Arc<Self> {
-        let identified =
-            IdentifiedStore::new(parts.store, parts.owner_file, Arc::clone(&parts.clock));
+        let meter = Arc::new(RequestMeter::default());
+        let opened = metered(parts.store, &parts.clock, &meter);
+        let identified = IdentifiedStore::new(opened, parts.owner_file, Arc::clone(&parts.clock));
         let identified = Arc::new(identified);
         let clock = Arc::clone(&parts.clock);
         let store: Arc<dyn ObjectStore> = Arc::<IdentifiedStore>::clone(&identified);
@@ -146,15 +176,24 @@ impl ColdStore {
         };
         let files = Arc::new(EnvFiles(Arc::clone(&parts.env)));
         let uploads = Uploads::new(&store, files, parts.clock, parts.upload_jobs);
+        let name: Arc<str> = parts.name.into();
+        let shared = Shared {
+            store_name: Arc::clone(&name),
+            store: Arc::new(store.clone()),
+            clock: Arc::clone(&clock),
+            pieces: Arc::default(),
+            reads: Arc::default(),
+        };
         Arc::new(Self {
-            name: parts.name.into(),
+            name,
             identified,
             store,
             env: parts.env,
             clock,
             cache,
             uploads,
-            pieces: Arc::default(),
+            shared,
+            meter,
         })
     }
 
@@ -169,10 +208,26 @@ impl ColdStore {
     /// Figures.
     pub fn stats(&self) -> ColdStoreStats {
         ColdStoreStats {
-            cache: self.cache.opened.get().map(FileCache::stats),
+            cache: self.cache.stats(),
             uploads: self.uploads.stats(),
             health: self.store.stats(),
+            gets: self.meter.stats(RequestKind::Get),
+            puts: self.meter.stats(RequestKind::Put),
+            lists: self.meter.stats(RequestKind::List),
+            deletes: self.meter.stats(RequestKind::Delete),
+            ownership: self.identified.ownership(),
         }
+    }
+
+    /// Reads of remote files that the file cache has served, by class.
+    pub fn cached_reads(&self) -> impl Iterator<Item = ClassReads> {
+        let classes = self.shared.reads.cached.by_class();
+        classes.filter(|reads| reads.class.is_of_query())
+    }
+
+    /// Reads of remote files that have waited for the store, by class.
+    pub fn fetched_reads(&self) -> impl Iterator<Item = ClassReads> {
+        self.shared.reads.fetched.by_class()
     }
 
     fn failed(&self, error: &firn_objects::Error) -> Error {
@@ -259,10 +314,8 @@ impl RemoteFiles for ColdStore {
             .file(&object_name(file.id, file.checksum), traits);
         Ok(Arc::new(RemoteFile::new(
             file_name(FileKind::Sst, file.id),
-            Arc::clone(&self.name),
             cached.map_err(|error| self.failed(&error))?,
-            Arc::new(self.store.clone()),
-            Arc::clone(&self.pieces),
+            self.shared.clone(),
         )))
     }
 
@@ -321,7 +374,7 @@ impl RemoteFiles for ColdStore {
             if let Some(cache) = self.cache.opened.get() {
                 cache.forget(&name);
             }
-            self.pieces.forget(&name);
+            self.shared.pieces.forget(&name);
         }
         Ok(())
     }

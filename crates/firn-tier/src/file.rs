@@ -2,10 +2,11 @@
 
 use crate::errors;
 use crate::pieces::Pieces;
-use firn::base::{Error, ErrorKind, Result};
-use firn::env::{PrefetchBatch, ReadClass, ReadFile};
+use firn::base::{Error, ErrorKind, Result, read_meter};
+use firn::env::{PrefetchBatch, ReadClass, ReadCounters, ReadFile};
 use firn_objects::{
-    CHUNK_BYTES, CachedFile, ErrorKind as StoreKind, ObjectStore, REQUEST_BYTES_MAX, Scan,
+    CHUNK_BYTES, CachedFile, CachedRead, Clock, ErrorKind as StoreKind, ObjectStore,
+    REQUEST_BYTES_MAX, Scan,
 };
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -16,16 +17,33 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// read on.
 const SCANS_MAX: usize = 8;
 
+/// The reads of all files, by class.
+#[derive(Default)]
+pub struct RemoteReads {
+    /// Those that the file cache has served.
+    pub cached: ReadCounters,
+    /// Those that have waited for the store.
+    pub fetched: ReadCounters,
+}
+
+/// What all files share.
+#[derive(Clone)]
+pub struct Shared {
+    /// How errors call the store.
+    pub store_name: Arc<str>,
+    pub store: Arc<dyn ObjectStore>,
+    pub clock: Arc<dyn Clock>,
+    pub pieces: Arc<Pieces>,
+    pub reads: Arc<RemoteReads>,
+}
+
 /// See the module. Who reads it decides where the bytes come from: queries go through the file
 /// cache; compactions, loads, checks and copies read pieces past it.
 pub struct RemoteFile {
     /// How errors call the file.
     name: String,
-    /// How errors call the store.
-    store_name: Arc<str>,
     cached: CachedFile,
-    store: Arc<dyn ObjectStore>,
-    pieces: Arc<Pieces>,
+    shared: Shared,
     /// The store did not have the object at the last read: what the cache has is all there is.
     is_absent: AtomicBool,
     /// Scans under way, with the offset at which each goes on.
@@ -35,19 +53,11 @@ pub struct RemoteFile {
 }
 
 impl RemoteFile {
-    pub fn new(
-        name: String,
-        store_name: Arc<str>,
-        cached: CachedFile,
-        store: Arc<dyn ObjectStore>,
-        pieces: Arc<Pieces>,
-    ) -> Self {
+    pub fn new(name: String, cached: CachedFile, shared: Shared) -> Self {
         Self {
             name,
-            store_name,
             cached,
-            store,
-            pieces,
+            shared,
             is_absent: AtomicBool::new(false),
             scans: Mutex::default(),
             ends: Mutex::default(),
@@ -69,7 +79,7 @@ impl RemoteFile {
     }
 
     /// Reads as the scan does that has come to `offset`, or as a new one.
-    fn scan(&self, offset: u64, len: u64) -> firn_objects::Result<Vec<u8>> {
+    fn scan(&self, offset: u64, len: u64) -> firn_objects::Result<CachedRead> {
         let mut scan = {
             let mut scans = self.scans.lock();
             let at = scans.iter().position(|(next, _)| *next == offset);
@@ -77,7 +87,7 @@ impl RemoteFile {
                 .map_or_else(|| self.cached.scan(), |(_, scan)| scan)
         };
         let end = offset + len;
-        let bytes = scan.read(offset..end, &|_| true)?;
+        let read = scan.read(offset..end, &|_| true)?;
         if end < self.cached.bytes() {
             let mut scans = self.scans.lock();
             scans.push_back((end, scan));
@@ -85,7 +95,38 @@ impl RemoteFile {
                 scans.pop_front();
             }
         }
-        Ok(bytes)
+        Ok(read)
+    }
+
+    /// Reads into `buf`, and says which counters the read belongs to, with how many bytes. One that
+    /// memory has served belongs to none.
+    fn read(
+        &self,
+        class: ReadClass,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> firn_objects::Result<Option<(&ReadCounters, u64)>> {
+        let shared = &self.shared;
+        let len = buf.len() as u64;
+        if !class.is_of_query() {
+            let object = (self.cached.name(), self.cached.bytes());
+            let ahead = match self.goes_on(offset, len) {
+                true => REQUEST_BYTES_MAX,
+                false => CHUNK_BYTES,
+            };
+            let fetched = { &shared.pieces }.read(&*shared.store, object, offset, buf, ahead)?;
+            return Ok((fetched > 0).then_some((&shared.reads.fetched, fetched)));
+        }
+        let read = match class {
+            ReadClass::Scan => self.scan(offset, len)?,
+            _ => self.cached.read(offset..offset + len, &|_| true)?,
+        };
+        buf.copy_from_slice(&read.bytes);
+        let counters = match read.is_fetched {
+            true => &shared.reads.fetched,
+            false => &shared.reads.cached,
+        };
+        Ok(Some((counters, len)))
     }
 }
 
@@ -96,30 +137,24 @@ impl ReadFile for RemoteFile {
             let what = format!("{}: no {len} bytes at {offset}", self.name);
             return Err(Error::new(ErrorKind::Io { os_errno: 0 }, what));
         }
-        let read = match class {
-            ReadClass::Scan => self.scan(offset, len).map(Some),
-            _ if class.is_of_query() => {
-                let range = offset..offset + len;
-                self.cached.read(range, &|_| true).map(Some)
-            }
-            _ => {
-                let object = (self.cached.name(), size);
-                let ahead = match self.goes_on(offset, len) {
-                    true => REQUEST_BYTES_MAX,
-                    false => CHUNK_BYTES,
-                };
-                let read = self.pieces.read(&*self.store, object, offset, buf, ahead);
-                read.map(|()| None)
-            }
-        };
+        let clock = &self.shared.clock;
+        let begun_us = clock.now_us();
+        let read = self.read(class, offset, buf);
+        let us = clock.now_us().saturating_sub(begun_us);
         let is_absent = |e: &firn_objects::Error| e.kind() == StoreKind::Absent;
         let is_absent = read.as_ref().is_err_and(is_absent);
         self.is_absent.store(is_absent, Ordering::Relaxed);
-        let failed = |e| errors::of_read(&self.store_name, &self.name, offset, &e);
-        if let Some(bytes) = read.map_err(failed)? {
-            buf.copy_from_slice(&bytes);
+        let counted = match &read {
+            Ok(counted) => *counted,
+            // It has waited all the same.
+            Err(_) => Some((&self.shared.reads.fetched, len)),
+        };
+        if let Some((counters, bytes)) = counted {
+            counters.count(class, bytes, us);
+            read_meter::count_file_read(us);
         }
-        Ok(())
+        let failed = |e| errors::of_read(&self.shared.store_name, &self.name, offset, &e);
+        read.map(|_| ()).map_err(failed)
     }
 
     fn size(&self) -> Result<u64> {
@@ -131,7 +166,7 @@ impl ReadFile for RemoteFile {
             return false;
         }
         self.cached.distrust();
-        self.pieces.forget(self.cached.name());
+        self.shared.pieces.forget(self.cached.name());
         true
     }
 

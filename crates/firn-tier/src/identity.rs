@@ -29,10 +29,25 @@ pub struct IdentifiedStore {
     clock: Arc<dyn Clock>,
     /// The token of this process.
     token: String,
-    ownership: Mutex<Ownership>,
+    ownership: Mutex<OwnerState>,
     is_ours: AtomicBool,
     /// Another copy has become the owner.
     is_lost: AtomicBool,
+    /// This process is the owner, unless it has lost that.
+    is_owner: AtomicBool,
+    /// Another copy was the owner when this process asked last.
+    is_refused: AtomicBool,
+}
+
+/// Whose a store is, as far as a process knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ownership {
+    /// This process has changed nothing yet.
+    Unknown,
+    /// This process may change the store.
+    Ours,
+    /// Another copy of the database may.
+    Others,
 }
 
 /// How the object of the owner begins, and what an owner says that has closed.
@@ -55,7 +70,7 @@ struct FoundOwner {
 
 /// This process's knowledge of the owner.
 #[derive(Default)]
-struct Ownership {
+struct OwnerState {
     /// The tokens of this process and earlier ones; none until this process is the owner.
     tokens: Vec<String>,
     /// How often, and when last, this owner has shown that it lives.
@@ -65,7 +80,7 @@ struct Ownership {
     watched: Option<(String, u64)>,
 }
 
-impl Ownership {
+impl OwnerState {
     fn await_silence(&mut self, found: &FoundOwner, now_us: u64) -> Result<()> {
         match &self.watched {
             Some((text, since_us)) if *text == found.text => {
@@ -114,6 +129,18 @@ impl IdentifiedStore {
             ownership: Mutex::default(),
             is_ours: AtomicBool::new(false),
             is_lost: AtomicBool::new(false),
+            is_owner: AtomicBool::new(false),
+            is_refused: AtomicBool::new(false),
+        }
+    }
+
+    /// Whose the store is. Asks nobody, and waits for nobody.
+    pub fn ownership(&self) -> Ownership {
+        let is = |flag: &AtomicBool| flag.load(Ordering::Acquire);
+        match is(&self.is_owner) {
+            _ if is(&self.is_lost) || is(&self.is_refused) => Ownership::Others,
+            true => Ownership::Ours,
+            false => Ownership::Unknown,
         }
     }
 
@@ -197,6 +224,7 @@ impl IdentifiedStore {
             && found.token != self.token
         {
             if !known.tokens.contains(&found.token) {
+                self.is_refused.store(true, Ordering::Release);
                 let why = known.copied.as_deref();
                 return Err(refused(why.unwrap_or("a copy has used the store since")));
             }
@@ -212,6 +240,8 @@ impl IdentifiedStore {
         let tokens = self.owner_file.write(all)?;
         self.put_owner("0")?;
         ownership.tokens = tokens;
+        self.is_refused.store(false, Ordering::Release);
+        self.is_owner.store(true, Ordering::Release);
         ownership.beaten_us = self.clock.now_us();
         Ok(())
     }

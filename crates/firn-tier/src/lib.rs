@@ -18,6 +18,6 @@ mod owner;
 mod pieces;
 
 pub use cold_store::{ColdStore, ColdStoreParts, ColdStoreStats};
-pub use identity::OpenStore;
+pub use identity::{OpenStore, Ownership};
 pub use names::{IDENTITY, OWNER, object_name, parse_object_name};
 pub use owner::OwnerFile;

@@ -28,7 +28,8 @@ pub struct Pieces(Mutex<VecDeque<Piece>>);
 
 impl Pieces {
     /// Fills `buf` with the bytes from `offset` on of an object of `size` bytes. What it reads from
-    /// the store, it reads `ahead` bytes at once, at least, and 8 MiB at most.
+    /// the store, it reads `ahead` bytes at once, at least, and 8 MiB at most. Returns how many
+    /// bytes the store was asked for.
     pub fn read(
         &self,
         store: &dyn ObjectStore,
@@ -36,13 +37,16 @@ impl Pieces {
         mut offset: u64,
         mut buf: &mut [u8],
         ahead: u64,
-    ) -> Result<()> {
+    ) -> Result<u64> {
+        let mut fetched = 0;
         while !buf.is_empty() {
             let piece = match self.take(name, offset) {
                 Some(piece) => piece,
                 None => {
                     let bytes = ahead.max(buf.len() as u64).min(REQUEST_BYTES_MAX);
-                    Self::get(store, name, offset..size.min(offset + bytes))?
+                    let range = offset..size.min(offset + bytes);
+                    fetched += range.end - range.start;
+                    Self::get(store, name, range)?
                 }
             };
             let from = (offset - piece.offset) as usize;
@@ -55,7 +59,7 @@ impl Pieces {
                 self.keep(piece);
             }
         }
-        Ok(())
+        Ok(fetched)
     }
 
     fn get(store: &dyn ObjectStore, name: &str, range: Range<u64>) -> Result<Piece> {

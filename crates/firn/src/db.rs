@@ -22,7 +22,7 @@ pub use in_doubt::ServerStart;
 pub use memory_pool::MemoryPool;
 pub use read_only::{BlobFileReport, BlobFilesReport, ReadOnlyDb, ReadOnlyLog, ReadOnlyTree};
 pub use repair::{Repaired, repair};
-pub use storage_reports::{FileReport, IndexDetail, StallReport};
+pub use storage_reports::{FileReport, IndexDetail, PlacesReport, StallReport};
 pub use transaction_reports::SnapshotAge;
 
 use crate::backup::{Archiver, ArchiverContext, RecoveryPoint, begin_archiving};

@@ -37,7 +37,7 @@ pub use manifest_state::{ManifestState, PlacedFile};
 pub use move_costs::MoveGroup;
 pub use quarantine::{BlockedBytes, DamagedFile, MovableL0};
 pub use rewrite_thresholds::{DEAD_SHARES, TOMBSTONE_SHARE, share_over};
-pub use totals::BlobTotals;
+pub use totals::{BlobTotals, FilesAndBytes};
 pub use tree::{LAST_LEVEL, LEVELS, Version};
 pub use version_set::{FileDeletionHold, RemoteDeletions, VersionSet, VersionSetContext};
 

@@ -2,7 +2,7 @@
 
 use super::Shared;
 use super::chunk::ChunkFile;
-use super::read::{Touch, Verify};
+use super::read::{CachedRead, Touch, Verify};
 use crate::error::Result;
 use std::ops::Range;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl CachedFile {
     ///
     /// # Errors
     /// Of the store; `Damaged` if the object itself fails the check.
-    pub fn read(&self, range: Range<u64>, verify: Verify<'_>) -> Result<Vec<u8>> {
+    pub fn read(&self, range: Range<u64>, verify: Verify<'_>) -> Result<CachedRead> {
         self.shared.read(&self.file, range, Touch::Yes, verify)
     }
 

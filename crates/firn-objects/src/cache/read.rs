@@ -28,11 +28,21 @@ pub enum Touch {
     No,
 }
 
+/// The answer to a read.
+#[derive(Debug)]
+pub struct CachedRead {
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// Whether the read has waited for the store.
+    pub is_fetched: bool,
+}
+
 /// The buffer of a read.
 struct Reading<'a> {
     file: &'a Arc<ChunkFile>,
     range: Range<u64>,
     buffer: Vec<u8>,
+    is_fetched: bool,
 }
 
 impl Reading<'_> {
@@ -62,18 +72,22 @@ impl Shared {
         range: Range<u64>,
         touch: Touch,
         verify: Verify<'_>,
-    ) -> Result<Vec<u8>> {
+    ) -> Result<CachedRead> {
         check_range(file, &range)?;
         let mut reading = Reading {
             file,
             buffer: vec![0; (range.end - range.start) as usize],
             range,
+            is_fetched: false,
         };
         let chunks = file.chunks_of(&reading.range);
         for _ in 0..TRIES {
             let used = self.gather(&mut reading, chunks.clone(), touch)?;
             if verify(&reading.buffer) {
-                return Ok(reading.buffer);
+                return Ok(CachedRead {
+                    bytes: reading.buffer,
+                    is_fetched: reading.is_fetched,
+                });
             }
             for (chunk, seen) in used {
                 self.drop_chunk(file, chunk, seen);
@@ -95,7 +109,8 @@ impl Shared {
             .chunks_of(&range)
             .all(|chunk| file.seen(chunk).is_some())
         {
-            return self.read(file, range, Touch::No, verify);
+            let read = self.read(file, range, Touch::No, verify);
+            return read.map(|read| read.bytes);
         }
         for _ in 0..TRIES {
             let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
@@ -195,6 +210,7 @@ impl Shared {
                 let _room = self.room_in_flight(file, range.end - range.start)?;
                 self.fetch(file, run)?
             };
+            reading.is_fetched = true;
             for chunk in chunks {
                 add(&self.counters.misses, 1);
                 reading.copy(chunk, &bytes, range.start);
@@ -207,6 +223,7 @@ impl Shared {
                 continue;
             };
             add(&self.counters.misses, 1);
+            reading.is_fetched = true;
             reading.copy(chunk, &answer?, file.range_of(chunk).start);
             used.extend(file.seen(chunk).map(|seen| (chunk, seen)));
         }

@@ -3,7 +3,7 @@
 use super::chunk::ChunkFile;
 use super::file::CachedFile;
 use super::flights::Claim;
-use super::read::{REQUEST_CHUNKS_MAX, Touch, Verify, push_run};
+use super::read::{CachedRead, REQUEST_CHUNKS_MAX, Touch, Verify, push_run};
 use super::{ANNOUNCED_MAX, CHUNK_BYTES, REQUEST_BYTES_MAX, Shared, add};
 use crate::error::Result;
 use std::ops::Range;
@@ -44,7 +44,7 @@ impl Scan {
     ///
     /// # Errors
     /// As [`CachedFile::read`].
-    pub fn read(&mut self, range: Range<u64>, verify: Verify<'_>) -> Result<Vec<u8>> {
+    pub fn read(&mut self, range: Range<u64>, verify: Verify<'_>) -> Result<CachedRead> {
         if self.next == Some(range.start) {
             self.ask_ahead(range.end);
         } else {

@@ -5,6 +5,7 @@ use firn::base::options::Tier;
 use firn::base::{Error, ErrorKind};
 use firn_objects::mem::{MemFiles, MemObjects};
 use firn_objects::{Files, ObjectStore, Open};
+use firn_tier::Ownership;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -89,6 +90,7 @@ fn check_refused(copy: &mut World) {
             }
         };
         is_refused(&error);
+        assert_eq!(copy.cold().stats().ownership, Ownership::Others);
     }
     copy.check_rows(1000);
     assert_eq!(copy.objects.contents(), before);
@@ -216,6 +218,8 @@ fn an_original_learns_that_a_clone_is_the_owner() {
         world.pass(11 * MINUTE_US);
     }
     assert_eq!(world.objects.contents(), before);
+    assert_eq!(world.cold().stats().ownership, Ownership::Others);
+    assert_eq!(clone.cold().stats().ownership, Ownership::Ours);
     world.check_rows(1000);
     clone.check_rows(1000);
     clone.check_places();

@@ -3,6 +3,7 @@
 mod copies;
 mod crashes;
 mod dead_store;
+mod figures;
 mod model;
 mod moves;
 mod world;

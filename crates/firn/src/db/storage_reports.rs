@@ -5,7 +5,7 @@ use super::background::JobReport;
 use crate::env::ClassReads;
 use crate::store::{FileKind, file_name};
 use crate::table::IndexSums;
-use crate::version::{FileLocation, LEVELS};
+use crate::version::{FileLocation, FilesAndBytes, LEVELS};
 use crate::write::STALL_REASONS;
 
 /// One index of a table, with counts of its stored entries.
@@ -61,6 +61,17 @@ pub struct FileReport {
     pub smallest: String,
     /// Largest key in words.
     pub largest: String,
+}
+
+/// Table files in the data directory and in the object store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlacesReport {
+    /// Files in the data directory.
+    pub local: FilesAndBytes,
+    /// Files in the object store.
+    pub remote: FilesAndBytes,
+    /// Files whose objects are to be deleted, or are deleted and not forgotten yet.
+    pub objects_to_delete: u64,
 }
 
 /// Delays of writers for one reason.
@@ -153,6 +164,24 @@ impl Db {
     pub fn pool_reads(&self) -> impl Iterator<Item = ClassReads> {
         let classes = self.io.pool_reads().by_class();
         classes.filter(|reads| reads.class.is_of_query())
+    }
+
+    /// Where the table files are.
+    pub fn places(&self) -> PlacesReport {
+        let version = self.work.versions.current();
+        let levels = (0..LEVELS as u8).map(|level| version.level_sums(level));
+        let (files, bytes) = levels.fold((0, 0), |(files, bytes), sums| {
+            (files + sums.files, sums.size.saturating_add(bytes))
+        });
+        let remote = version.remote();
+        PlacesReport {
+            local: FilesAndBytes {
+                files: files.saturating_sub(remote.files),
+                bytes: bytes.saturating_sub(remote.bytes),
+            },
+            remote,
+            objects_to_delete: self.work.versions.objects_to_delete(),
+        }
     }
 
     /// Delays of writers since the database was opened, by reason.

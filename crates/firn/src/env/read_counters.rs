@@ -112,7 +112,7 @@ impl Default for ReadCounters {
 
 impl ReadCounters {
     /// Counts a read that took `us` microseconds.
-    pub(crate) fn count(&self, class: ReadClass, bytes: u64, us: u64) {
+    pub fn count(&self, class: ReadClass, bytes: u64, us: u64) {
         let counters = &self.stripes[thread_number() % COUNTER_STRIPES].0[class as usize];
         counters.bytes.fetch_add(bytes, Ordering::Relaxed);
         // The maximum first: percentiles are never above it.

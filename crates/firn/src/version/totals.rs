@@ -5,7 +5,7 @@
 //! nodes of the lists that the edit does not touch. Sketches of distinct keys are not kept here,
 //! since they cannot be subtracted.
 
-use super::{FileHandle, FileMeta, LAST_LEVEL, LEVELS};
+use super::{FileHandle, FileLocation, FileMeta, LAST_LEVEL, LEVELS};
 use crate::base::IndexId;
 use crate::base::blob_ref::{BlobUse, BlobUses};
 use crate::base::summed_list::{Summed, SummedList};
@@ -297,6 +297,25 @@ impl Summed for L0Edge {
     }
 }
 
+/// Some files of a version.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FilesAndBytes {
+    /// Number of files.
+    pub files: u64,
+    /// Their stored bytes.
+    pub bytes: u64,
+}
+
+impl FilesAndBytes {
+    /// Adds `file` if it is in the object store, or subtracts it.
+    fn change(&mut self, file: &FileMeta, sign: Sign) {
+        if file.location == FileLocation::ObjectStore {
+            self.files = sign.apply(self.files, 1);
+            self.bytes = sign.apply(self.bytes, file.size);
+        }
+    }
+}
+
 /// The totals of a version.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Totals {
@@ -305,6 +324,7 @@ pub(super) struct Totals {
     /// Bytes of the last level that the deletions of each level will free.
     reclaimable: [u128; LEVELS],
     pub(super) blobs: BlobTotals,
+    pub(super) remote: FilesAndBytes,
     l0_edges: SummedList<L0Edge>,
 }
 
@@ -314,7 +334,10 @@ impl Totals {
         let mut indexes: BTreeMap<IndexId, IndexTotals> = BTreeMap::new();
         let mut blobs: BTreeMap<u64, BlobSums> = BTreeMap::new();
         let mut edges = Vec::new();
-        for (level, file) in files {
+        let mut remote = FilesAndBytes::default();
+        for (level, handle) in files {
+            let file: &FileMeta = handle;
+            remote.change(file, Sign::Plus);
             for stats in &file.per_index {
                 indexes
                     .entry(stats.index)
@@ -325,7 +348,7 @@ impl Totals {
                 blobs.entry(used.file).or_default().add(used, file.size);
             }
             if level == 0 {
-                edges.extend(edges_of(file.meta()));
+                edges.extend(edges_of(handle.meta()));
             }
         }
         edges.sort_by(|a, b| a.order().cmp(&b.order()));
@@ -347,6 +370,7 @@ impl Totals {
                     })
                     .collect(),
             ),
+            remote,
             l0_edges: edges.into_iter().collect(),
         }
     }
@@ -362,7 +386,9 @@ impl Totals {
             .iter()
             .map(|(level, file)| (*level, file, Sign::Minus));
         let added = added.iter().map(|(level, file)| (*level, file, Sign::Plus));
-        for (level, file, sign) in removed.chain(added) {
+        for (level, handle, sign) in removed.chain(added) {
+            let file: &FileMeta = handle;
+            self.remote.change(file, sign);
             for stats in &file.per_index {
                 self.change_index(usize::from(level), file, stats, sign);
             }
@@ -374,7 +400,7 @@ impl Totals {
                 }
             }
             if level == 0 {
-                edges_of(file.meta()).for_each(|edge| self.change_edge(edge, sign));
+                edges_of(handle.meta()).for_each(|edge| self.change_edge(edge, sign));
             }
         }
         self.blobs.apply(&blobs);
@@ -448,6 +474,8 @@ impl Totals {
             differing("reclaimable bytes")
         } else if !self.blobs.0.iter().eq(&right.blobs.0) {
             differing("blob references")
+        } else if self.remote != right.remote {
+            differing("files in the object store")
         } else if self.l0_edges.sum() != right.l0_edges.sum()
             || !(self.l0_edges.iter().map(L0Edge::order))
                 .eq(right.l0_edges.iter().map(L0Edge::order))

@@ -2,7 +2,7 @@
 
 use super::move_costs::MoveCosts;
 use super::quarantine::{MovableSums, Quarantine};
-use super::totals::{IndexTotals, Totals};
+use super::totals::{FilesAndBytes, IndexTotals, Totals};
 use super::{
     BlobTotals, Edit, FileHandle, FileMeta, FileSource, FileSpan, FileSums, ManifestState, Run,
 };
@@ -260,6 +260,11 @@ impl Version {
     /// The blobs that the entries of all files refer to, by blob file.
     pub fn blob_uses(&self) -> &BlobTotals {
         &self.totals.blobs
+    }
+
+    /// The files that are in the object store.
+    pub fn remote(&self) -> FilesAndBytes {
+        self.totals.remote
     }
 
     /// Statistics of an index, summed over all files; zero if no file has entries of it. The sum

@@ -154,7 +154,7 @@ fn at_most_64_mib_are_in_flight() {
                 let at = thread * 8 * MIB;
                 let verify = |bytes: &[u8]| blocks_are_good("a", at, bytes);
                 match thread % 2 {
-                    0 => file.read(at..at + 8 * MIB, &verify).unwrap(),
+                    0 => file.read(at..at + 8 * MIB, &verify).unwrap().bytes,
                     _ => file.read_past_cache(at..at + 8 * MIB, &verify).unwrap(),
                 };
             });
@@ -202,7 +202,7 @@ fn a_read_never_sees_a_chunk_half_evicted() {
                 for _ in 0..1000 {
                     let at = random.below(24 * CHUNK_BYTES / BLOCK) * BLOCK;
                     let verify = |bytes: &[u8]| blocks_are_good("a", at, bytes);
-                    let got = file.read(at..at + BLOCK, &verify).unwrap();
+                    let got = file.read(at..at + BLOCK, &verify).unwrap().bytes;
                     assert_eq!(got, all[at as usize..(at + BLOCK) as usize]);
                     if random.per_mille(20) {
                         cache.set_bytes_max((1 + random.below(12)) * CHUNK_BYTES);

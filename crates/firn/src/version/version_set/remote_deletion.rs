@@ -137,6 +137,11 @@ impl VersionSet {
             || inner.state.deferred.contains_key(&file_id)
     }
 
+    /// Number of files whose objects are to be deleted, or are deleted and not forgotten yet.
+    pub fn objects_to_delete(&self) -> u64 {
+        self.inner.lock().state.deferred.len() as u64
+    }
+
     /// Whether the object of this file is to be deleted. Until that is done, the file stays local.
     pub fn awaits_deletion(&self, file_id: u64) -> bool {
         self.inner.lock().state.deferred.contains_key(&file_id)
