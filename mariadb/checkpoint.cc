@@ -9,6 +9,7 @@
 #include "mdl.h"
 #include "session.h"
 #include "sql_parse.h"
+#include "sysvars.h"
 
 #include <atomic>
 #include <mutex>
@@ -78,6 +79,9 @@ bool wanted_path(THD* thd, st_mysql_value* value, const char* variable, std::str
   return true;
 }
 
+/* Callback of the core while it copies files of the object store. */
+bool is_killed(void* thd, uint64_t, uint64_t) { return thd_kill_level(static_cast<THD*>(thd)) > THD_ABORT_SOFTLY; }
+
 }  // namespace
 
 void checkpoints_follow_flush(bool flushed) { flushed_before = flushed; }
@@ -93,7 +97,9 @@ int create_checkpoint(THD* thd, st_mysql_sys_var*, void* save, st_mysql_value* v
     if (!wanted_path(thd, value, "firn_create_checkpoint", &path)) return 1;
     if (path.empty()) return 0;
     const bool flush = !flushed_before;
-    if (firn_checkpoint(database, path.c_str(), flush) == FIRN_OK) return 0;
+    /* `firn backup` sends files of the object store itself: commits wait for the checkpoint. */
+    const bool names_remote = sysvars::backup_client(thd);
+    if (firn_checkpoint(database, path.c_str(), flush, names_remote, is_killed, thd) == FIRN_OK) return 0;
     my_printf_error(ER_GET_ERRMSG, "FIRN: no checkpoint: %s", MYF(0), firn_last_error());
   } catch (const std::bad_alloc&) {
     my_error(ER_OUT_OF_RESOURCES, MYF(0));
@@ -156,7 +162,7 @@ bool make_armed_checkpoint() {
   if (armed.path.empty()) return false;
   const MDL_ticket* blocker = commit_blocker();
   if (!blocker) return false;
-  const bool made = firn_checkpoint(database, armed.path.c_str(), false) == FIRN_OK;
+  const bool made = firn_checkpoint(database, armed.path.c_str(), false, true, is_killed, current_thd) == FIRN_OK;
   armed.path.clear();
   if (!made)
     my_printf_error(ER_GET_ERRMSG, "FIRN: no checkpoint: %s", MYF(0), firn_last_error());

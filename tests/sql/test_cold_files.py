@@ -17,7 +17,7 @@ from typing import Any
 import pymysql
 import pytest
 from server import IS_FIRN, REPOSITORY, Server, free_port, scratch_root
-from test_backup import TOOL
+from test_backup import TOOL, back_up, firn, restored
 
 pytestmark = pytest.mark.skipif(not IS_FIRN, reason="about FIRN itself")
 
@@ -304,6 +304,10 @@ def _tool(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([str(TOOL), *arguments], capture_output=True, text=True, check=False)
 
 
+def _scratch(name: str) -> Path:
+    return scratch_root() / f"{name}{random.SystemRandom().randrange(10**9)}"
+
+
 def test_the_tool_takes_no_remote_file_for_a_missing_one(own_server: Any, directory: Path) -> None:
     server = _filled(own_server, f"file://{directory}")
     server.query("SET GLOBAL firn_tier = cold")
@@ -319,7 +323,7 @@ def test_the_tool_takes_no_remote_file_for_a_missing_one(own_server: Any, direct
     assert "object store" in checked.stdout
     assert "damage:" not in checked.stdout, checked
     assert "DAMAGED" not in checked.stdout, checked
-    target = scratch_root() / f"repaired{random.SystemRandom().randrange(10**9)}"
+    target = _scratch("repaired")
     repaired = _tool("repair", data, str(target))
     assert repaired.returncode == 4, repaired
     assert "object store" in repaired.stderr + repaired.stdout
@@ -363,11 +367,127 @@ def test_a_copy_of_a_data_directory_changes_nothing_in_the_store(
     _check(server)
 
 
-def test_remote_files_are_not_backed_up(own_server: Any, directory: Path) -> None:
+def test_the_tool_checks_and_repairs_with_the_store(own_server: Any, directory: Path) -> None:
+    url = f"file://{directory}"
+    server = _filled(own_server, url)
+    server.query("SET GLOBAL firn_tier = cold")
+    _wait_for(lambda: _is_remote(server), "all files are in the store")
+    server.stop()
+    engine = server.data / "#firn"
+    before = {path.name for path in engine.iterdir()}
+    objects = {path.name: path.stat().st_mtime_ns for path in directory.rglob("*")}
+    checked = firn("check", server.data, "--storage-url", url)
+    assert checked["sound"], checked
+    assert checked["rows"] == ROWS, checked
+    target = _scratch("repaired")
+    repaired = firn("repair", server.data, target, "--storage-url", url)
+    assert repaired["complete"], repaired
+    assert repaired["tables"]["d/t"] == ROWS, repaired
+    assert before == {path.name for path in engine.iterdir()}
+    # A block of an object is damaged; the store that is not there is no damage.
+    moved = directory.with_name(f"{directory.name}-away")
+    directory.rename(moved)
+    checked = _tool("check", str(server.data), "--storage-url", url)
+    assert checked.returncode == 4, checked
+    assert "damage:" not in checked.stdout, checked
+    assert "DAMAGED" not in checked.stdout, checked
+    moved.rename(directory)
+    assert objects == {path.name: path.stat().st_mtime_ns for path in directory.rglob("*")}
+    largest = max(directory.rglob("sst/*/*"), key=lambda path: path.stat().st_size)
+    whole = largest.read_bytes()
+    largest.write_bytes(whole[:5000] + bytes([whole[5000] ^ 1]) + whole[5001:])
+    checked = firn("check", server.data, "--storage-url", url, code=1)
+    places = [one["place"] for one in checked["findings"] if one["severity"] == "damage"]
+    number = int(largest.name.split("-")[0])
+    assert f"{number:010}.sst" in places, checked
+    largest.write_bytes(whole)
+    # The new directory needs no store.
+    shutil.rmtree(engine)
+    target.rename(engine)
+    server.options = [*SMALL_CACHES]
+    server.start()
+    _check(server)
+    assert _is_local(server)
+
+
+def _moves_on(server: Server) -> None:
+    """All remote files are replaced, and their objects deleted if nothing keeps them."""
+    server.query("UPDATE d.t SET v = v + 1")
+    server.query("OPTIMIZE TABLE d.t")
+    server.query("UPDATE d.t SET v = v - 1")
+    server.query("OPTIMIZE TABLE d.t")
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_backup_has_the_remote_files(own_server: Any, bucket: Bucket, stopped: bool) -> None:
+    server = _filled(own_server, bucket.url)
+    server.query("SET GLOBAL firn_tier = cold")
+    _wait_for(lambda: _is_remote(server), "all files are in the store")
+    server.query("UPDATE d.t SET v = v + 1 WHERE id = 1")
+    server.query("UPDATE d.t SET v = v - 1 WHERE id = 1")
+    remote = int(_store(server, "remote_bytes")[0])
+    target = _scratch("backups")
+    source = ("--socket", server.socket, "--user", "root")
+    if stopped:
+        server.stop()
+        source = ("--from-dir", server.data)
+        without = firn("backup", target, *source, code=4)
+        assert "--storage-url" in str(without), without
+        source = (*source, "--storage-url", bucket.url)
+    taken = firn("backup", target, *source)
+    assert taken["sent_bytes"] >= remote, taken
+    if stopped:
+        server.start()
+    # The second one sends no table file again.
+    again = back_up(server, target)
+    assert again["sent_bytes"] < remote, again
+    assert again["tables"] == 1, again
+    assert firn("backup", "--verify", target)
+    left = [path.name for path in (server.data / "#firn").glob("checkpoint-*")]
+    assert left == []
+    _moves_on(server)
+    _check(server)
+    bucket.kill()
+    for backup in (taken["id"], again["id"]):
+        copy = restored(own_server, target, backup)
+        _check(copy)
+        assert _is_local(copy)
+        assert not (copy.data / "#firn" / "STORE").exists()
+        copy.stop()
+        assert firn("check", copy.data)["sound"]
+
+
+def test_a_backup_fails_without_the_store(own_server: Any, bucket: Bucket) -> None:
+    server = _filled(own_server, bucket.url)
+    server.query("SET GLOBAL firn_tier = cold")
+    _wait_for(lambda: _is_remote(server), "all files are in the store")
+    bucket.kill()
+    target = _scratch("backups")
+    source = ("--socket", server.socket, "--user", "root")
+    failed = firn("backup", target, *source, code=4)
+    assert "object store" in str(failed), failed
+    assert list((server.data / "#firn").glob("checkpoint-*")) == []
+    bucket.start()
+    firn("backup", target, *source)
+
+
+def test_a_checkpoint_stands_alone(own_server: Any, directory: Path) -> None:
     server = _filled(own_server, f"file://{directory}")
     server.query("SET GLOBAL firn_tier = cold")
     _wait_for(lambda: _is_remote(server), "all files are in the store")
-    target = scratch_root() / f"checkpoint{random.SystemRandom().randrange(10**9)}"
-    with pytest.raises(pymysql.Error, match="object store"):
-        server.query(f"SET GLOBAL firn_create_checkpoint = '{target}'")
-    assert not target.exists()
+    target = _scratch("checkpoint")
+    server.query(f"SET GLOBAL firn_create_checkpoint = '{target}'")
+    assert _is_remote(server)
+    _moves_on(server)
+    server.stop()
+    checked = firn("check", target)
+    assert checked["sound"], checked
+    assert checked["rows"] == ROWS, checked
+    shutil.rmtree(server.data / "#firn")
+    target.rename(server.data / "#firn")
+    shutil.rmtree(directory)
+    directory.mkdir()
+    server.options = [*SMALL_CACHES]
+    server.start()
+    _check(server)
+    assert _is_local(server)

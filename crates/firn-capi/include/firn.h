@@ -812,6 +812,80 @@ typedef struct firn_pool_node_info {
   struct firn_pool_class_info classes[FIRN_POOL_CLASSES];
 } firn_pool_node_info;
 
+// Requests of one kind to an object store.
+typedef struct firn_request_info {
+  // Number of requests, failed ones and those that were tried again included.
+  uint64_t requests;
+  // Those that have failed. That there is no such object is an answer.
+  uint64_t failed;
+  // Bytes of objects that were read or stored.
+  uint64_t bytes;
+  // Latency in microseconds that half of the requests did not exceed; at most a quarter too
+  // large, as the other percentiles. The latencies have no meaning without requests.
+  uint64_t latency_us_p50;
+  // Latency in microseconds that 95 % of the requests did not exceed.
+  uint64_t latency_us_p95;
+  // Latency in microseconds that 99 % of the requests did not exceed.
+  uint64_t latency_us_p99;
+  // Latency of the slowest request in microseconds.
+  uint64_t latency_us_max;
+} firn_request_info;
+
+// The object store of cold files, since the database was opened.
+typedef struct firn_object_store_info {
+  // Its URL.
+  const char *url;
+  // How it does: 0 it answers, 1 it is slow, 2 it does not answer.
+  uint32_t state;
+  // Whether this server may change it: 0 that is not known, since it has changed nothing yet; 1
+  // it may; 2 another copy of the database may.
+  uint32_t ownership;
+  // For how long it has not answered, microseconds; 0 if it answers.
+  uint64_t out_us;
+  // How often that has begun.
+  uint64_t outages;
+  // The latest failure of a request, or NULL.
+  const char *last_error;
+  // Requests that read objects.
+  struct firn_request_info gets;
+  // Requests that store objects.
+  struct firn_request_info puts;
+  // Requests that list objects.
+  struct firn_request_info lists;
+  // Requests that delete objects.
+  struct firn_request_info deletes;
+  // Table files in the data directory.
+  uint64_t local_files;
+  // Their bytes.
+  uint64_t local_bytes;
+  // Table files in the store.
+  uint64_t remote_files;
+  // Their bytes.
+  uint64_t remote_bytes;
+  // Objects that are to be deleted, or are deleted and not forgotten yet.
+  uint64_t objects_to_delete;
+  // Files that were uploaded.
+  uint64_t uploaded_files;
+  // Their bytes.
+  uint64_t uploaded_bytes;
+  // Times that an upload began again.
+  uint64_t upload_retries;
+  // Bytes in the file cache.
+  uint64_t cache_bytes;
+  // Bytes that it may have.
+  uint64_t cache_limit_bytes;
+  // Chunks that reads found in it.
+  uint64_t cache_hits;
+  // Chunks that reads had to wait for.
+  uint64_t cache_misses;
+  // Chunks that were read ahead.
+  uint64_t cache_read_ahead;
+  // Chunks that were evicted.
+  uint64_t cache_evictions;
+  // Chunks that were dropped because their bytes were damaged.
+  uint64_t cache_damaged;
+} firn_object_store_info;
+
 // Statistics of a table.
 typedef struct firn_table_stats {
   // Estimated number of committed rows.
@@ -1527,9 +1601,18 @@ enum firn_status firn_sync_log(const struct firn_db *db);
 // Makes a checkpoint of everything committed so far in `target`, a directory that must not exist.
 // With `flush` the memtables are flushed first. The checkpoint is durable on return.
 //
+// Files of the object store are copied into it, of which `progress` hears, in bytes. With
+// `names_remote` they stay in the store instead, and as long as `target` exists no object is
+// deleted there.
+//
 // # Safety
 // `db` must be open; `target` must be a string.
-enum firn_status firn_checkpoint(const struct firn_db *db, const char *target, bool flush);
+enum firn_status firn_checkpoint(const struct firn_db *db,
+                                 const char *target,
+                                 bool flush,
+                                 bool names_remote,
+                                 firn_progress progress,
+                                 void *context);
 
 // Notes that the server's binary log ends in `file` at `position`. The core stores this position
 // in its own log with the next change of the catalog, so that the log archive can be recovered to
@@ -1841,6 +1924,15 @@ enum firn_status firn_list_pool_nodes(const struct firn_db *db,
                                                    const struct firn_pool_node_info *info),
                                       void *context);
 
+// Calls `each` for the object store, if there is one. Asks nothing of the store.
+//
+// # Safety
+// `db` must be open; `each` must not call the core.
+enum firn_status firn_list_object_stores(const struct firn_db *db,
+                                         void (*each)(void *context,
+                                                      const struct firn_object_store_info *info),
+                                         void *context);
+
 // Inserts a row. `FIRN_DUPLICATE` means that a unique index has the key already: `dup_index` is
 // set to the number of the first such index, in ascending order, and nothing of the row is
 // written. `ref_out` (may be NULL) gets the eight bytes of a hidden key.
@@ -2149,8 +2241,9 @@ enum firn_status firn_list_jobs(const struct firn_db *db,
                                 void (*each)(void *context, const struct firn_job_info *info),
                                 void *context);
 
-// Calls `each` for every class of reads of files, and of blocks that came from the memory pool
-// instead. Reads that a cache served are not counted.
+// Calls `each` for every class of reads of files, of blocks that came from the memory pool
+// instead, and, with an object store, of reads of its files by the place that has served them.
+// Reads that a cache in memory served are not counted.
 //
 // # Safety
 // `db` must be open; `each` must not call the core.

@@ -1,12 +1,13 @@
 //! The database: opening, closing, options, and recovery of prepared transactions.
 
-use crate::cold_store::{open_cold_store, tier_of};
 use crate::error::{CallOutcome, firn_status, guard, guard_value};
 use crate::host_callbacks::{
     HostCollations, HostLog, HostMetadataLocks, HostVirtualColumns, HostWaits, firn_host,
 };
 use crate::new_pool::{PoolFiles, new_pool};
 use crate::pointers::{borrow_bytes, boxed, c_str, name, path, unbox};
+use crate::progress::{firn_progress, reporter};
+use firn::backup::RemoteInCheckpoint;
 use firn::base::Error;
 use firn::base::allocator_stats::AllocatorStats;
 use firn::base::event_listener::Severity;
@@ -18,8 +19,8 @@ use firn::store::RemoteFiles;
 use firn::temporary::TemporaryTables;
 use firn::write::OwnedBinlogPosition;
 use firn_pool::parse_nodes;
-use firn_tier::ColdStore;
-use std::ffi::c_char;
+use firn_tier::{ColdStore, open_cold_store};
+use std::ffi::{c_char, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -167,6 +168,16 @@ fn flush_mode(value: u32) -> Result<CommitDurability, Error> {
         1 => Ok(CommitDurability::Sync),
         2 => Ok(CommitDurability::Write),
         other => Err(Error::invalid(format_args!("flush mode {other}"))),
+    }
+}
+
+/// The tier of this number; see `firn_config`.
+fn tier_of(number: u64) -> Result<Tier, Error> {
+    match number {
+        0 => Ok(Tier::Local),
+        1 => Ok(Tier::Cold),
+        2 => Err(Error::unsupported("firn_tier=all is not supported yet")),
+        other => Err(Error::invalid(format_args!("firn_tier {other}"))),
     }
 }
 
@@ -364,6 +375,10 @@ pub unsafe extern "C" fn firn_sync_log(db: *const firn_db) -> firn_status {
 /// Makes a checkpoint of everything committed so far in `target`, a directory that must not exist.
 /// With `flush` the memtables are flushed first. The checkpoint is durable on return.
 ///
+/// Files of the object store are copied into it, of which `progress` hears, in bytes. With
+/// `names_remote` they stay in the store instead, and as long as `target` exists no object is
+/// deleted there.
+///
 /// # Safety
 /// `db` must be open; `target` must be a string.
 #[unsafe(no_mangle)]
@@ -371,12 +386,21 @@ pub unsafe extern "C" fn firn_checkpoint(
     db: *const firn_db,
     target: *const c_char,
     flush: bool,
+    names_remote: bool,
+    progress: firn_progress,
+    context: *mut c_void,
 ) -> firn_status {
     guard(|| {
         // SAFETY: the handle is live: the host frees a handle only after the last call with that
         // handle; the strings end with a NUL byte and stay valid during the call.
         let (db, target) = unsafe { (firn_db::get(db)?, name(target)?) };
-        db.checkpoint(Path::new(target), flush)?;
+        // SAFETY: the host keeps callback and context valid during the call.
+        let mut report = unsafe { reporter(progress, context, "the statement was killed") };
+        let remote = match names_remote {
+            true => RemoteInCheckpoint::Named,
+            false => RemoteInCheckpoint::Copied(&mut report),
+        };
+        db.checkpoint_with(Path::new(target), flush, remote)?;
         Ok(())
     })
 }

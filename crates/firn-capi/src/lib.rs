@@ -10,7 +10,6 @@
 pub mod allocator;
 pub mod autoincrement;
 pub mod bulk_load;
-mod cold_store;
 pub mod cursor;
 pub mod cursor_reads;
 pub mod database;

@@ -128,6 +128,10 @@ pub struct TakeBackup {
     /// statements wait behind the backup meanwhile.
     #[arg(long, default_value_t = 60)]
     pub lock_wait: u32,
+    /// The object store that has cold files, which the backup copies. [default: the server's
+    /// firn_storage_url]
+    #[arg(long, conflicts_with = "verify")]
+    pub storage_url: Option<String>,
     /// The server.
     #[command(flatten)]
     pub server: Client,
@@ -222,6 +226,10 @@ pub struct Convert {
     /// behind it meanwhile.
     #[arg(long, default_value_t = 60)]
     pub lock_wait: u32,
+    /// The object store that has cold files, which the backup copies. [default: the server's
+    /// firn_storage_url]
+    #[arg(long, conflicts_with = "verify")]
+    pub storage_url: Option<String>,
     /// The server.
     #[command(flatten)]
     pub server: Client,
@@ -272,6 +280,10 @@ pub struct Check {
     /// Check the files alone, not the tables in them.
     #[arg(long)]
     pub files_only: bool,
+    /// The object store that has cold files, as the server's firn_storage_url names it: without it
+    /// they are not checked. Keys come from the environment, as for the server.
+    #[arg(long)]
+    pub storage_url: Option<String>,
 }
 
 /// Arguments of `repair`.
@@ -280,8 +292,13 @@ pub struct Repair {
     /// The damaged data directory of the engine, or the server's, if that has the engine's as
     /// `#firn`. It is not changed.
     pub directory: PathBuf,
-    /// The new data directory: empty, or not there yet.
+    /// The new data directory: empty, or not there yet. It gets all files, also those of an object
+    /// store.
     pub target: PathBuf,
+    /// The object store that has cold files, as the server's firn_storage_url names it. Keys come
+    /// from the environment, as for the server.
+    #[arg(long)]
+    pub storage_url: Option<String>,
 }
 
 /// Arguments of `definition`.

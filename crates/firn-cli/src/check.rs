@@ -35,7 +35,7 @@ struct Report {
 
 /// Checks the database.
 pub fn run(args: &Check, out: &Output) -> Result<Outcome> {
-    let db = data_directory::open_read_only(&args.directory)?;
+    let db = data_directory::open_with_store(&args.directory, args.storage_url.as_deref())?;
     let (report, verdict) = check(&db, args.files_only, out)?;
     let outcome = match verdict {
         Verdict::Sound => Outcome::Well,
@@ -109,7 +109,7 @@ fn text(report: &Report) -> String {
         (true, true) => "all is well",
         (true, false) => "no damage",
         (false, _) if report.unsupported => {
-            "NOT CHECKED: part of it is encrypted, in an object store, or of a newer version of Firn"
+            "NOT CHECKED: part of it is encrypted, in an object store that was not read, or of a newer version of Firn"
         }
         (false, _) => "DAMAGED",
     };

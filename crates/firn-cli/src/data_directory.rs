@@ -3,11 +3,34 @@
 use firn::base::{Error, ErrorKind, Result};
 use firn::db::ReadOnlyDb;
 use firn::env::{Env, PosixEnv};
+use firn_tier::open_to_read;
 use std::path::Path;
 use std::sync::Arc;
 
 /// Default name of the engine's directory in the server's data directory.
 pub const IN_DATADIR: &str = "#firn";
+
+/// Lets files of the object store at `url` be read. `owner_dir` is the directory of the database
+/// that uses the store, which `db` may be a checkpoint of.
+///
+/// # Errors
+/// `InvalidArgument` if that is no URL of a store; `Io`.
+pub fn with_store(db: ReadOnlyDb, url: Option<&str>, owner_dir: &Path) -> Result<ReadOnlyDb> {
+    match url {
+        Some(url) => Ok(db.with_remote(open_to_read(url, owner_dir)?)),
+        None => Ok(db),
+    }
+}
+
+/// As [`open_read_only`], with the object store at `url`.
+///
+/// # Errors
+/// As [`open_read_only`] and [`with_store`].
+pub fn open_with_store(path: &Path, url: Option<&str>) -> Result<ReadOnlyDb> {
+    let db = open_read_only(path)?;
+    let dir = db.dir().to_owned();
+    with_store(db, url, &dir)
+}
 
 /// Opens a database without changing it. `path` is the engine's directory or the server's data
 /// directory.

@@ -35,7 +35,7 @@ struct Loss {
 
 /// Repairs the database.
 pub fn run(args: &Repair, out: &Output) -> Result<Outcome> {
-    let db = data_directory::open_read_only(&args.directory)?;
+    let db = data_directory::open_with_store(&args.directory, args.storage_url.as_deref())?;
     let bar = out.spinner("saving what is left");
     let mut lost = Vec::new();
     let repaired = repair(&db, &args.target, &mut |error| {

@@ -50,8 +50,8 @@ pub struct ColdStoreParts {
     pub env: Arc<dyn Env>,
     /// Files of the cache.
     pub cache_files: Arc<dyn Files>,
-    /// Directory of the cache, which nobody else uses; created if missing.
-    pub cache_dir: PathBuf,
+    /// Directory of the cache, which nobody else uses; created if missing. `None` for no cache.
+    pub cache_dir: Option<PathBuf>,
     /// Bytes that the cache may keep.
     pub cache_bytes: u64,
     /// Threads of reads ahead.
@@ -97,7 +97,8 @@ pub struct ColdStore {
 /// The cache, which is opened when it is needed: the directory belongs to this process by then,
 /// and a database with no file in the store needs no room for it.
 struct LazyCache {
-    dir: PathBuf,
+    /// `None` if there is no cache.
+    dir: Option<PathBuf>,
     bytes: AtomicU64,
     files: Arc<dyn Files>,
     store: Arc<dyn ObjectStore>,
@@ -115,24 +116,27 @@ impl LazyCache {
         self.opened.get().map_or_else(unused, FileCache::stats)
     }
 
-    fn get(&self) -> Result<&FileCache> {
+    fn get(&self) -> Result<Option<&FileCache>> {
         if let Some(cache) = self.opened.get() {
-            return Ok(cache);
+            return Ok(Some(cache));
         }
+        let Some(dir) = &self.dir else {
+            return Ok(None);
+        };
         let _one = self.opening.lock();
         if let Some(cache) = self.opened.get() {
-            return Ok(cache);
+            return Ok(Some(cache));
         }
         let failed = |error: &dyn Display| {
             let what = format!("the cache of files of the object store: {error}");
             Error::new(ErrorKind::Io { os_errno: 0 }, what)
         };
-        let made = self.files.create_directory(&self.dir);
-        made.map_err(|error| failed(&format_args!("{}: {error}", self.dir.display())))?;
+        let made = self.files.create_directory(dir);
+        made.map_err(|error| failed(&format_args!("{}: {error}", dir.display())))?;
         let bytes = self.bytes.load(Ordering::Relaxed);
         let (files, store, jobs) = (&self.files, &self.store, &self.jobs);
         let opened = FileCache::open(
-            self.dir.clone(),
+            dir.clone(),
             bytes,
             Arc::clone(files),
             Arc::clone(store),
@@ -142,7 +146,7 @@ impl LazyCache {
         let cache = self.opened.get_or_init(|| opened);
         // The size may have changed meanwhile.
         cache.set_bytes_max(self.bytes.load(Ordering::Relaxed));
-        Ok(cache)
+        Ok(Some(cache))
     }
 }
 
@@ -308,13 +312,12 @@ impl RemoteFiles for ColdStore {
             tail_bytes: file.tail_bytes,
             is_hot: false,
         };
-        let cached = self
-            .cache
-            .get()?
-            .file(&object_name(file.id, file.checksum), traits);
+        let object = object_name(file.id, file.checksum);
+        let cached = self.cache.get()?.map(|cache| cache.file(&object, traits));
         Ok(Arc::new(RemoteFile::new(
             file_name(FileKind::Sst, file.id),
-            cached.map_err(|error| self.failed(&error))?,
+            (object, file.bytes),
+            cached.transpose().map_err(|error| self.failed(&error))?,
             self.shared.clone(),
         )))
     }
@@ -397,11 +400,11 @@ impl RemoteFiles for ColdStore {
         let is_named = |name: &str| {
             parse_object_name(name).is_none_or(|(id, checksum)| is_named(id, checksum))
         };
-        let cache = self.cache.get()?;
-        for name in cache.names() {
-            if !is_named(&name) {
-                cache.forget(&name);
-            }
+        if let Some(cache) = self.cache.get()? {
+            let names = cache.names().into_iter();
+            names
+                .filter(|name| !is_named(name))
+                .for_each(|name| cache.forget(&name));
         }
         let failed = |error: firn_objects::Error| self.failed(&error);
         if !self.identified.is_taken().map_err(failed)? {

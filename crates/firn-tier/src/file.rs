@@ -38,11 +38,15 @@ pub struct Shared {
 }
 
 /// See the module. Who reads it decides where the bytes come from: queries go through the file
-/// cache; compactions, loads, checks and copies read pieces past it.
+/// cache, if there is one; compactions, loads, checks and copies read pieces past it.
 pub struct RemoteFile {
     /// How errors call the file.
     name: String,
-    cached: CachedFile,
+    /// The name of the object, and its size.
+    object: String,
+    bytes: u64,
+    /// The file in the cache, if there is a cache.
+    cached: Option<CachedFile>,
     shared: Shared,
     /// The store did not have the object at the last read: what the cache has is all there is.
     is_absent: AtomicBool,
@@ -53,9 +57,16 @@ pub struct RemoteFile {
 }
 
 impl RemoteFile {
-    pub fn new(name: String, cached: CachedFile, shared: Shared) -> Self {
+    pub fn new(
+        name: String,
+        (object, bytes): (String, u64),
+        cached: Option<CachedFile>,
+        shared: Shared,
+    ) -> Self {
         Self {
             name,
+            object,
+            bytes,
             cached,
             shared,
             is_absent: AtomicBool::new(false),
@@ -79,16 +90,16 @@ impl RemoteFile {
     }
 
     /// Reads as the scan does that has come to `offset`, or as a new one.
-    fn scan(&self, offset: u64, len: u64) -> firn_objects::Result<CachedRead> {
+    fn scan(&self, cached: &CachedFile, offset: u64, len: u64) -> firn_objects::Result<CachedRead> {
         let mut scan = {
             let mut scans = self.scans.lock();
             let at = scans.iter().position(|(next, _)| *next == offset);
             at.and_then(|at| scans.remove(at))
-                .map_or_else(|| self.cached.scan(), |(_, scan)| scan)
+                .map_or_else(|| cached.scan(), |(_, scan)| scan)
         };
         let end = offset + len;
         let read = scan.read(offset..end, &|_| true)?;
-        if end < self.cached.bytes() {
+        if end < self.bytes {
             let mut scans = self.scans.lock();
             scans.push_back((end, scan));
             if scans.len() > SCANS_MAX {
@@ -108,18 +119,19 @@ impl RemoteFile {
     ) -> firn_objects::Result<Option<(&ReadCounters, u64)>> {
         let shared = &self.shared;
         let len = buf.len() as u64;
-        if !class.is_of_query() {
-            let object = (self.cached.name(), self.cached.bytes());
+        let cached = self.cached.as_ref().filter(|_| class.is_of_query());
+        let Some(cached) = cached else {
+            let object = (self.object.as_str(), self.bytes);
             let ahead = match self.goes_on(offset, len) {
                 true => REQUEST_BYTES_MAX,
                 false => CHUNK_BYTES,
             };
             let fetched = { &shared.pieces }.read(&*shared.store, object, offset, buf, ahead)?;
             return Ok((fetched > 0).then_some((&shared.reads.fetched, fetched)));
-        }
+        };
         let read = match class {
-            ReadClass::Scan => self.scan(offset, len)?,
-            _ => self.cached.read(offset..offset + len, &|_| true)?,
+            ReadClass::Scan => self.scan(cached, offset, len)?,
+            _ => cached.read(offset..offset + len, &|_| true)?,
         };
         buf.copy_from_slice(&read.bytes);
         let counters = match read.is_fetched {
@@ -132,7 +144,7 @@ impl RemoteFile {
 
 impl ReadFile for RemoteFile {
     fn read_exact_at(&self, class: ReadClass, offset: u64, buf: &mut [u8]) -> Result<()> {
-        let (len, size) = (buf.len() as u64, self.cached.bytes());
+        let (len, size) = (buf.len() as u64, self.bytes);
         if offset.checked_add(len).is_none_or(|end| end > size) {
             let what = format!("{}: no {len} bytes at {offset}", self.name);
             return Err(Error::new(ErrorKind::Io { os_errno: 0 }, what));
@@ -158,19 +170,21 @@ impl ReadFile for RemoteFile {
     }
 
     fn size(&self) -> Result<u64> {
-        Ok(self.cached.bytes())
+        Ok(self.bytes)
     }
 
     fn distrust(&self) -> bool {
         if self.is_absent.load(Ordering::Relaxed) {
             return false;
         }
-        self.cached.distrust();
-        self.shared.pieces.forget(self.cached.name());
+        self.cached.iter().for_each(CachedFile::distrust);
+        self.shared.pieces.forget(&self.object);
         true
     }
 
     fn prefetch(&self, offset: u64, len: u64, _: &mut PrefetchBatch) {
-        self.cached.will_read(offset..offset.saturating_add(len));
+        if let Some(cached) = &self.cached {
+            cached.will_read(offset..offset.saturating_add(len));
+        }
     }
 }

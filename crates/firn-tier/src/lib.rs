@@ -7,6 +7,7 @@
 //! | 1 | `owner`, `pieces` |
 //! | 2 | `identity`, `file` |
 //! | 3 | `cold_store` |
+//! | 4 | `system` |
 
 mod cold_store;
 mod env_files;
@@ -16,8 +17,10 @@ mod identity;
 mod names;
 mod owner;
 mod pieces;
+mod system;
 
 pub use cold_store::{ColdStore, ColdStoreParts, ColdStoreStats};
 pub use identity::{OpenStore, Ownership};
 pub use names::{IDENTITY, OWNER, object_name, parse_object_name};
 pub use owner::OwnerFile;
+pub use system::{open_cold_store, open_to_read};

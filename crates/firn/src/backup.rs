@@ -4,7 +4,9 @@ mod checkpoint;
 mod copy_files;
 mod log_archive;
 
-pub use checkpoint::{CHECKPOINT_FILE, Checkpoint, CheckpointContext, CheckpointInfo, checkpoint};
+pub use checkpoint::{
+    CHECKPOINT_FILE, Checkpoint, CheckpointContext, CheckpointInfo, RemoteInCheckpoint, checkpoint,
+};
 pub use log_archive::{
     ARCHIVE_FILE, ArchiveIdentity, Archiver, ArchiverContext, ArchiverStats, BinlogCoordinates,
     Coverage, NamedFiles, ReachedPoint, RecoveryPoint, RecoveryTarget, archive_of, archive_owner,

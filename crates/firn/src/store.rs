@@ -9,6 +9,7 @@
 mod announced_blocks;
 mod block_file;
 mod block_pool;
+mod copy_remote;
 mod disk_reserve;
 mod file_name;
 mod open_files;
@@ -28,6 +29,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use block_file::BlockFile;
 pub use block_pool::{BlockName, BlockPool, IsIntact, PoolOutlook, WantedBlock};
+pub use copy_remote::kept_free;
 pub use disk_reserve::{DiskReserve, ReservePart};
 pub use file_name::{FileId, FileKind, file_name, parse_file_name};
 use open_files::SharedFile;

@@ -14,13 +14,16 @@ use crate::output::{Output, bytes, hex};
 use firn::backup::CHECKPOINT_FILE;
 use firn::base::{Error, ErrorKind, Result};
 use firn::catalog::CatalogState;
-use firn::env::{Env, PosixEnv};
-use firn::version::manifest_name;
+use firn::db::ReadOnlyTree;
+use firn::env::{Env, MemEnv, PosixEnv};
+use firn::version::{FileLocation, PlacedFile, create_manifest, manifest_name};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt::Write;
 use std::fs;
+use std::path::Path;
+use std::sync::Arc;
 
 #[derive(Serialize)]
 pub struct Report {
@@ -83,17 +86,52 @@ fn refuse_unfinished_ddl(known: &CatalogState) -> Result<()> {
     }
 }
 
+/// Contents of the small files that a restored directory begins with, by name. A backup has all
+/// table files itself, so its manifest names no object.
+fn small_files(source: &Source, tree: &ReadOnlyTree) -> Result<BTreeMap<String, String>> {
+    let mut small = BTreeMap::new();
+    let mut names = vec![CHECKPOINT_FILE.to_owned()];
+    let is_remote = |placed: &PlacedFile| placed.meta.location == FileLocation::ObjectStore;
+    if tree.state.files.values().any(is_remote) || !tree.state.deferred.is_empty() {
+        let mut state = tree.state.clone();
+        state.deferred.clear();
+        for placed in state.files.values_mut().filter(|placed| is_remote(placed)) {
+            Arc::make_mut(&mut placed.meta).location = FileLocation::Local;
+        }
+        let (env, dir) = (MemEnv::new(), Path::new("/backup"));
+        env.create_dir_all(dir)?;
+        create_manifest(&env, dir, &state)?;
+        for name in env.list_dir(dir)? {
+            let content = env.read(&dir.join(&name))?;
+            small.insert(name, hex(&content));
+        }
+    } else {
+        names.extend(["CURRENT".to_owned(), manifest_name(tree.manifest_id)]);
+    }
+    for name in names {
+        match fs::read(source.dir.join(&name)) {
+            Ok(content) => drop(small.insert(name, hex(&content))),
+            Err(_) if name == CHECKPOINT_FILE => {}
+            Err(e) => return Err(Error::io(&e, name)),
+        }
+    }
+    Ok(small)
+}
+
 fn take(args: &TakeBackup, mark: &InProgress<'_>, target: &Target, out: &Output) -> Result<Report> {
     let taken_ms = PosixEnv::new().wall_micros() / 1000;
     let id = mark.id.clone();
     let source = match &args.from_dir {
-        Some(dir) => Source::stopped(dir)?,
+        Some(dir) => Source::stopped(dir, args.storage_url.as_deref())?,
         None => Source::running(args, &id)?,
     };
     let tree = source.db.tree()?;
-    // A backup has the files of the data directory.
-    let mut placed = tree.state.files.values();
-    placed.try_for_each(|placed| placed.meta.check_local())?;
+    if source.db.source().store().remote().is_none() {
+        let mut placed = tree.state.files.values();
+        let named = placed.try_for_each(|placed| placed.meta.check_local());
+        named
+            .map_err(|error| Error::unsupported(format_args!("{error}: --storage-url names it")))?;
+    }
     let log = source.db.log(&tree)?;
     let known = source.db.tables(&log.point)?;
     if args.from_dir.is_some() {
@@ -135,15 +173,7 @@ fn take(args: &TakeBackup, mark: &InProgress<'_>, target: &Target, out: &Output)
         }
     }
     let sent = send(target, &source, &tree, &log, out)?;
-    let mut small = BTreeMap::new();
-    let manifest = manifest_name(tree.manifest_id);
-    for name in [CHECKPOINT_FILE, "CURRENT", &manifest] {
-        match fs::read(source.dir.join(name)) {
-            Ok(content) => drop(small.insert(name.to_owned(), hex(&content))),
-            Err(_) if name == CHECKPOINT_FILE => {}
-            Err(e) => return Err(Error::io(&e, name)),
-        }
-    }
+    let small = small_files(&source, &tree)?;
     let definitions = definitions.iter();
     let backup = Backup {
         format: match source.server_copy {

@@ -4,14 +4,14 @@ use super::backup_format::{Backup, Piece, StoredFile};
 use super::in_progress::InProgress;
 use super::pieces::PieceSource;
 use super::source::Source;
-use super::target::{Target, Transfer};
+use super::target::{Target, Upload, UploadSource};
 use crate::output::Output;
 use firn::base::checksum::xxh3;
 use firn::base::{Error, ErrorKind, Result};
 use firn::db::{ReadOnlyLog, ReadOnlyTree};
-use firn::env::BLOCK;
-use firn::store::{FileKind, file_name, parse_file_name};
-use firn::version::FileMeta;
+use firn::env::{BLOCK, ReadFile};
+use firn::store::{FileKind, RemoteSst, file_name, parse_file_name};
+use firn::version::{FileLocation, FileMeta};
 use firn::wal::parse_segment_name;
 use std::collections::HashMap;
 use std::fs;
@@ -41,18 +41,21 @@ pub fn send(
     out: &Output,
 ) -> Result<Sent> {
     let there = Arc::new(objects(target)?);
-    let mut files = tables(tree, log);
-    let whole: Vec<Transfer> = files
-        .iter()
-        .flat_map(|file| {
-            let pieces = file.pieces.iter();
-            let new = pieces.filter(|piece| there.get(&piece.object) != Some(&piece.len()));
-            new.map(|piece| Transfer {
+    let files = tables(tree, log);
+    let mut whole = Vec::new();
+    for (file, remote) in &files {
+        let new = |piece: &&Piece| there.get(&piece.object) != Some(&piece.len());
+        for piece in file.pieces.iter().filter(new) {
+            whole.push(Upload {
                 piece: piece.clone(),
-                file: Some(source.dir.join(&file.name)),
-            })
-        })
-        .collect();
+                from: match remote {
+                    None => UploadSource::File(source.dir.join(&file.name)),
+                    Some(remote) => UploadSource::Remote(opened(source, remote)?),
+                },
+            });
+        }
+    }
+    let mut files: Vec<StoredFile> = files.into_iter().map(|(file, _)| file).collect();
     let changing = changing(source, tree, log)?;
     let whole_bytes: u64 = whole.iter().map(|t| t.piece.len()).sum();
     let of_server = of_server(source);
@@ -93,6 +96,12 @@ pub fn send(
     Ok(sent)
 }
 
+/// A file of the object store.
+fn opened(source: &Source, file: &RemoteSst) -> Result<Arc<dyn ReadFile>> {
+    let opened = source.db.source().store().open_remote(file, Arc::new(()));
+    Ok(Arc::clone(opened?.file()))
+}
+
 /// Checks that the target has all objects of the backup, and that the backup's mark is still there.
 /// A prune with `--force` removes the mark, and may then remove the objects.
 pub fn expect_there(target: &Target, backup: &Backup, mark: &InProgress<'_>) -> Result<()> {
@@ -119,9 +128,11 @@ fn objects(target: &Target) -> Result<HashMap<String, u64>> {
 }
 
 /// The SSTs of the tree and those that only the log names. They never change, and the manifest or
-/// the log has their checksums.
-fn tables(tree: &ReadOnlyTree, log: &ReadOnlyLog) -> Vec<StoredFile> {
+/// the log has their checksums. With those that are in the object store comes what the store knows
+/// of them.
+fn tables(tree: &ReadOnlyTree, log: &ReadOnlyLog) -> Vec<(StoredFile, Option<RemoteSst>)> {
     let file = |id: u64, meta: &FileMeta| {
+        let remote = (meta.location == FileLocation::ObjectStore).then(|| meta.as_remote());
         let name = file_name(FileKind::Sst, id);
         let checksum = format!("{:016x}", meta.checksum);
         let piece = Piece {
@@ -129,11 +140,12 @@ fn tables(tree: &ReadOnlyTree, log: &ReadOnlyLog) -> Vec<StoredFile> {
             runs: vec![(0, meta.size)],
             checksum,
         };
-        StoredFile {
+        let stored = StoredFile {
             name,
             size: meta.size,
             pieces: vec![piece],
-        }
+        };
+        (stored, remote)
     };
     let state = &tree.state.files;
     let of_tree = state.iter().map(|(id, placed)| file(*id, &placed.meta));

@@ -7,7 +7,7 @@ use super::server_copy::{ServerCopy, take};
 use super::table_file_names::encode;
 use super::temporary_directories::{TemporaryDirectory, checkpoint_of, remove_left_behind};
 use crate::args::TakeBackup;
-use crate::data_directory::IN_DATADIR;
+use crate::data_directory::{IN_DATADIR, with_store};
 use crate::server::{Server, quoted_text};
 use firn::backup::archive_of;
 use firn::base::{Error, ErrorKind, Result};
@@ -52,8 +52,9 @@ pub struct Source {
 }
 
 impl Source {
-    /// The source of a stopped server; `path` is its data directory or the engine's.
-    pub fn stopped(path: &Path) -> Result<Self> {
+    /// The source of a stopped server; `path` is its data directory or the engine's. Its cold files
+    /// are in the object store at `storage_url`.
+    pub fn stopped(path: &Path, storage_url: Option<&str>) -> Result<Self> {
         let inner = path.join(IN_DATADIR);
         let (dir, (definitions, unreadable)) = match inner.is_dir() {
             true => (inner, definitions(path)?),
@@ -61,7 +62,11 @@ impl Source {
         };
         let env = PosixEnv::new();
         Ok(Self {
-            db: ReadOnlyDb::open(Arc::new(PosixEnv::new()), &dir)?,
+            db: with_store(
+                ReadOnlyDb::open(Arc::new(PosixEnv::new()), &dir)?,
+                storage_url,
+                &dir,
+            )?,
             archive: archive_of(&env, &dir)?,
             cut_ms: env.wall_micros() / 1000,
             dir,
@@ -98,6 +103,11 @@ impl Source {
         }
         // Make the path absolute: the server would resolve a relative one against another
         // directory.
+        let storage_url = match &args.storage_url {
+            Some(url) => Some(url.clone()),
+            None => storage_url(&mut server)?,
+        };
+        let storage_url = storage_url.as_deref();
         let checkpoints = args.checkpoint_dir.as_ref().map(std::path::absolute);
         let checkpoints = checkpoints.transpose();
         let checkpoints = checkpoints.map_err(|e| Error::io(&e, "--checkpoint-dir"))?;
@@ -119,7 +129,7 @@ impl Source {
                 cut_ms: taken.cut_ms,
                 notes: taken.notes,
                 _checkpoint: Some(taken.checkpoint),
-                db: taken.db,
+                db: with_store(taken.db, storage_url, &engine_dir)?,
                 server_copy: Some(taken.copy),
             });
         }
@@ -158,10 +168,18 @@ impl Source {
             cut_ms,
             notes,
             _checkpoint: Some(checkpoint),
-            db,
+            db: with_store(db, storage_url, &engine_dir)?,
             server_copy: None,
         })
     }
+}
+
+/// The object store of the server's cold files, if it has one.
+fn storage_url(server: &mut Server) -> Result<Option<String>> {
+    // An older engine has no such variable.
+    let rows = server.ask("SHOW GLOBAL VARIABLES LIKE 'firn_storage_url'")?;
+    let value = rows.first().and_then(|row| row.get(1));
+    Ok(value.filter(|url| !url.is_empty()).cloned())
 }
 
 /// All definitions of tables, views and triggers that the server stores, by path; and the

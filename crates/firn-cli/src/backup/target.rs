@@ -4,6 +4,7 @@ use super::backup_format::{ByteRange, Piece};
 use super::local_error::local_error;
 use super::pieces::PieceSource;
 use firn::base::{Error, ErrorKind, Result};
+use firn::env::{ReadClass, ReadFile};
 use firn_objects::OpenSsl;
 use object_store::aws::AmazonS3Builder;
 use object_store::local::LocalFileSystem;
@@ -15,7 +16,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::runtime::{Builder, Runtime};
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, block_in_place};
 use xxhash_rust::xxh3::Xxh3;
 
 /// Bytes that are read or written at once; also the size of a part of an upload in parts.
@@ -38,15 +39,35 @@ pub struct Target {
     pub on_list: Option<OnList>,
 }
 
-/// An object to be sent, fetched or read.
+/// An object to be fetched or read.
 #[derive(Debug, Clone)]
 pub struct Transfer {
     /// Name of the object below the root of the target, and the ranges that it holds.
     pub piece: Piece,
-    /// The local file; none if the object is only read. Before a fetch it must exist in its full
-    /// size.
+    /// The local file; none if the object is only read. It must exist in its full size.
     pub file: Option<PathBuf>,
 }
+
+/// A file to be sent.
+#[derive(Clone)]
+pub struct Upload {
+    /// Name of the object below the root of the target, and the ranges of the file that it holds.
+    pub piece: Piece,
+    /// The file.
+    pub from: UploadSource,
+}
+
+/// The place of a file to be sent.
+#[derive(Clone)]
+pub enum UploadSource {
+    /// A local file.
+    File(PathBuf),
+    /// A file of an object store.
+    Remote(Arc<dyn ReadFile>),
+}
+
+/// How often a file of an object store is read whose bytes were damaged on their way.
+const REMOTE_TRIES: u32 = 3;
 
 fn failed(error: &object_store::Error, what: &str) -> Error {
     let kind = match error {
@@ -190,10 +211,24 @@ impl Target {
     ///
     /// # Errors
     /// `Corruption` if the checksum of a file differs from that of its piece.
-    pub fn send(&self, files: &[Transfer], sent: &(dyn Fn(u64) + Sync)) -> Result<()> {
+    pub fn send(&self, files: &[Upload], sent: &(dyn Fn(u64) + Sync)) -> Result<()> {
         let jobs = files.iter().map(|file| {
             let path = self.path(&file.piece.object);
-            upload(Arc::clone(&self.store), path, file.clone())
+            let (store, file) = (Arc::clone(&self.store), file.clone());
+            async move {
+                let mut sent = upload(&store, &path, &file).await;
+                for _ in 1..REMOTE_TRIES {
+                    match (&sent, &file.from) {
+                        (Err(error), UploadSource::Remote(remote))
+                            if error.is_corruption() && remote.distrust() =>
+                        {
+                            sent = upload(&store, &path, &file).await;
+                        }
+                        _ => break,
+                    }
+                }
+                sent
+            }
         });
         self.all(jobs, true, sent).into_iter().collect()
     }
@@ -290,21 +325,54 @@ fn below(root: &ObjectPath, object: &str) -> ObjectPath {
     ObjectPath::from_iter(parts.chain(object.split('/').map(str::to_owned)))
 }
 
+/// A file that is open to be sent.
+enum OpenSource<'a> {
+    File(File, &'a Path),
+    Remote(&'a Arc<dyn ReadFile>),
+}
+
+impl<'a> OpenSource<'a> {
+    fn of(source: &'a UploadSource) -> Result<Self> {
+        Ok(match source {
+            UploadSource::File(name) => {
+                let file = File::open(name).map_err(|e| local_error(&e, name))?;
+                Self::File(file, name)
+            }
+            UploadSource::Remote(file) => Self::Remote(file),
+        })
+    }
+
+    fn read(&self, at: u64, chunk: &mut [u8]) -> Result<()> {
+        match self {
+            Self::File(file, name) => {
+                let done = file.read_exact_at(chunk, at);
+                done.map_err(|e| local_error(&e, name))
+            }
+            // A store waits in a runtime of its own, which a thread of this one must not enter.
+            Self::Remote(file) => {
+                block_in_place(|| file.read_exact_at(ReadClass::Backup, at, chunk))
+            }
+        }
+    }
+}
+
 /// Uploads a file. The reads of its chunks block a worker thread of the runtime, which sends
 /// nothing while it waits for the disk. That limits the load that a backup puts on the machine.
 async fn upload(
-    store: Arc<dyn ObjectStore>,
-    path: ObjectPath,
-    from: Transfer,
+    store: &Arc<dyn ObjectStore>,
+    path: &ObjectPath,
+    from: &Upload,
 ) -> Result<((), u64)> {
     let object = &from.piece.object;
-    let name = from.file.clone().unwrap_or_default();
-    let file = File::open(&name).map_err(|e| local_error(&e, &name))?;
+    let source = OpenSource::of(&from.from)?;
+    let name = match &source {
+        OpenSource::File(_, name) => name.display().to_string(),
+        OpenSource::Remote(_) => object.clone(),
+    };
     let mut hash = Xxh3::new();
     let read = |hash: &mut Xxh3, at: u64, len: u64| -> Result<Vec<u8>> {
         let mut chunk = vec![0; len as usize];
-        let done = file.read_exact_at(&mut chunk, at);
-        done.map_err(|e| local_error(&e, &name))?;
+        source.read(at, &mut chunk)?;
         hash.update(&chunk);
         Ok(chunk)
     };
@@ -315,11 +383,11 @@ async fn upload(
         for (at, len) in chunks {
             bytes.append(&mut read(&mut hash, at, len)?);
         }
-        expect(&hash, &from.piece, &name.display().to_string())?;
-        let put = store.put(&path, bytes.into()).await;
+        expect(&hash, &from.piece, &name)?;
+        let put = store.put(path, bytes.into()).await;
         return put.map(|_| ((), len)).map_err(|e| failed(&e, object));
     }
-    let upload = store.put_multipart(&path).await;
+    let upload = store.put_multipart(path).await;
     let upload = upload.map_err(|e| failed(&e, object))?;
     let mut writer = WriteMultipart::new_with_chunk_size(upload, CHUNK as usize);
     let sent = async {
@@ -328,7 +396,7 @@ async fn upload(
             ready.map_err(|e| failed(&e, object))?;
             writer.put(read(&mut hash, at, len)?.into());
         }
-        expect(&hash, &from.piece, &name.display().to_string())
+        expect(&hash, &from.piece, &name)
     }
     .await;
     match sent {

@@ -3,7 +3,7 @@ use super::backup_format::{Piece, timestamp, unhex};
 use super::pieces::{PIECE_SIZE, PieceSource, without_zeros};
 use super::restore::parse_time;
 use super::source::{Definitions, belonging};
-use super::target::{Target, Transfer};
+use super::target::{Target, Transfer, Upload, UploadSource};
 use super::{create, list_verify_prune};
 use crate::Outcome;
 use crate::args::{Args, Command, TakeBackup};
@@ -84,6 +84,14 @@ fn transfers(dir: &Path, lens: &[usize]) -> Vec<Transfer> {
     lens.iter().enumerate().map(transfer).collect()
 }
 
+fn uploads(transfers: &[Transfer]) -> Vec<Upload> {
+    let upload = |transfer: &Transfer| Upload {
+        piece: transfer.piece.clone(),
+        from: UploadSource::File(transfer.file.clone().unwrap()),
+    };
+    transfers.iter().map(upload).collect()
+}
+
 const LENS: [usize; 6] = [0, 1, 9 << 20, 4096, 20 << 20, 8 << 20];
 
 fn sizes(target: &Target) -> Vec<u64> {
@@ -96,7 +104,7 @@ fn objects_come_back_whole_and_in_order() {
     let target = memory();
     let dir = tempfile::tempdir().unwrap();
     let transfers = transfers(dir.path(), &LENS);
-    target.send(&transfers, &|_| {}).unwrap();
+    target.send(&uploads(&transfers), &|_| {}).unwrap();
     assert_eq!(sizes(&target), LENS.map(|len| len as u64));
     let mut back = transfers.clone();
     for transfer in &mut back {
@@ -140,11 +148,21 @@ fn nothing_appears_under_a_checksum_that_it_does_not_have() {
         for transfer in transfers(dir.path(), &LENS[1..]) {
             let mut wrong = transfer.clone();
             wrong.piece.checksum = "0123456789abcdef".to_owned();
-            assert!(target.send(&[wrong], &|_| {}).unwrap_err().is_corruption());
+            assert!(
+                target
+                    .send(&uploads(&[wrong]), &|_| {})
+                    .unwrap_err()
+                    .is_corruption()
+            );
             // The piece is longer than the file.
             let mut longer = transfer.clone();
             longer.piece.runs[0].1 += 1;
-            assert!(target.send(&[longer], &|_| {}).unwrap_err().is_corruption());
+            assert!(
+                target
+                    .send(&uploads(&[longer]), &|_| {})
+                    .unwrap_err()
+                    .is_corruption()
+            );
         }
         assert!(sizes(&target).is_empty());
     }

@@ -41,8 +41,9 @@ pub fn check_tree(
     let bar = out.progress("files", tree.version.size());
     let mut checked = Checked::default();
     let mut remote = Checked::default();
+    let has_store = db.source().store().remote().is_some();
     for (_, file) in tree.version.files() {
-        if file.location == FileLocation::ObjectStore {
+        if file.location == FileLocation::ObjectStore && !has_store {
             remote.count += 1;
             remote.bytes += file.size;
             continue;
@@ -58,7 +59,7 @@ pub fn check_tree(
     bar.finish_and_clear();
     if remote.count > 0 {
         findings.error(&Error::unsupported(format!(
-            "{} SSTs ({}) lie in an object store and are not checked here: CHECK TABLE reads them",
+            "{} SSTs ({}) lie in an object store and are not checked here: --storage-url reads them, and CHECK TABLE",
             remote.count,
             bytes(remote.bytes)
         )));
@@ -166,7 +167,7 @@ fn check_file(reader: &SstReader, meta: &FileMeta, findings: &mut Findings) {
 fn named(reader: &SstReader, error: Error) -> Error {
     match error.kind() {
         // Such an error names the file already.
-        ErrorKind::Corruption { .. } | ErrorKind::Unsupported => error,
+        ErrorKind::Corruption { .. } | ErrorKind::Unsupported | ErrorKind::Unreachable => error,
         _ => Error::corruption(reader.name(), 0, error),
     }
 }

@@ -14,9 +14,8 @@ const LISTED_MAX: usize = 1000;
 pub enum Severity {
     /// Stored bytes are not what they were, or contradict each other.
     Damage,
-    /// This program cannot read a part, because a newer version wrote it, or it is encrypted or in
-    /// an object store.
-    /// Whether the part is damaged is unknown.
+    /// This program cannot read a part, because a newer version wrote it, or it is encrypted, or in
+    /// an object store that is not named or does not answer. Whether it is damaged is unknown.
     Unsupported,
     /// Nothing is lost, as far as the check can tell.
     Warning,
@@ -82,7 +81,7 @@ pub struct Findings {
 impl Findings {
     /// Adds an error of reading as damage or as something unsupported.
     pub fn error(&mut self, error: &Error) {
-        if error.is_unsupported() {
+        if error.leaves_bytes_unknown() {
             let what = error.message().to_owned();
             return self.add(Severity::Unsupported, None, None, what);
         }

@@ -6,4 +6,5 @@ mod dead_store;
 mod figures;
 mod model;
 mod moves;
+mod tools;
 mod world;

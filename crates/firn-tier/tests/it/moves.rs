@@ -179,19 +179,6 @@ fn damaged_local_copies_are_read_again_and_damaged_objects_are_damage() {
     }
 }
 
-#[test]
-fn checkpoints_refuse_remote_files() {
-    let mut world = World::new(6);
-    world.open();
-    world.load(0..100, 1);
-    world.db().checkpoint(Path::new("/one"), true).unwrap();
-    world.set_tier(Tier::Cold);
-    world.move_all();
-    let error = world.db().checkpoint(Path::new("/two"), true).unwrap_err();
-    assert_eq!(*error.kind(), ErrorKind::Unsupported, "{error}");
-    assert!(error.to_string().contains("object store"), "{error}");
-}
-
 /// A read asks again for bytes that were damaged on their way.
 #[test]
 fn damaged_answers_are_asked_for_again() {

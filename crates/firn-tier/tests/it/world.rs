@@ -184,10 +184,10 @@ impl World {
         }
     }
 
-    /// Opens the database with `store` as its object store.
-    pub fn try_open(&mut self, store: Arc<dyn ObjectStore>) -> Result<()> {
+    /// A cold store over `store`, as one process has it.
+    pub fn cold_store(&self, store: Arc<dyn ObjectStore>) -> Arc<ColdStore> {
         let clock: Arc<dyn Clock> = Arc::<VirtualClock>::clone(&self.clock);
-        let cold = ColdStore::new(ColdStoreParts {
+        ColdStore::new(ColdStoreParts {
             name: "mem://store".to_owned(),
             store: Box::new(move || Ok(Arc::clone(&store))),
             owner_file: OwnerFile {
@@ -200,14 +200,25 @@ impl World {
             deadlines: Deadlines::default(),
             env: Arc::new(self.env.clone()),
             cache_files: Arc::<MemFiles>::clone(&self.cache_files),
-            cache_dir: CACHE.into(),
+            cache_dir: Some(CACHE.into()),
             cache_bytes: self.cache_bytes,
             read_jobs: Arc::new(Inline),
             upload_jobs: match self.has_upload_thread {
                 true => Arc::new(Threads::start("upload", 1).unwrap()),
                 false => Arc::new(Inline),
             },
-        });
+        })
+    }
+
+    /// Opens the database in `dir`, which needs no store.
+    pub fn open_without_store(&self, dir: &str) -> Result<Arc<Db>> {
+        let env: Arc<dyn Env> = Arc::new(self.env.clone());
+        Db::open(env, Path::new(dir), self.options(), None)
+    }
+
+    /// Opens the database with `store` as its object store.
+    pub fn try_open(&mut self, store: Arc<dyn ObjectStore>) -> Result<()> {
+        let cold = self.cold_store(store);
         let attached = Attached {
             remote: Some(Arc::<ColdStore>::clone(&cold)),
             ..Attached::default()
@@ -259,7 +270,10 @@ impl World {
     }
 
     fn begin(&self) -> Transaction {
-        let db = self.db();
+        Self::begin_in(self.db())
+    }
+
+    fn begin_in(db: &Arc<Db>) -> Transaction {
         let mut txn = db.new_transaction(db.new_owner(0));
         txn.begin_statement(1, Isolation::RepeatableRead, 1_000_000, false);
         txn
@@ -295,7 +309,12 @@ impl World {
     }
 
     pub fn read(&self, n: u64) -> Result<Option<u64>> {
-        let mut txn = self.begin();
+        Self::read_of(self.db(), n)
+    }
+
+    /// A row of another database.
+    pub fn read_of(db: &Arc<Db>, n: u64) -> Result<Option<u64>> {
+        let mut txn = Self::begin_in(db);
         let point = txn.read_point();
         let read = |key: firn::base::InternalKey<'_>, value: Value<'_>| {
             key.kind.is_put().then(|| {

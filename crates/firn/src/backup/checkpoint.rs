@@ -4,8 +4,8 @@
 //! nor time in proportion to the data, until compactions replace the files in the database.
 //!
 //! Steps, in this order:
-//! 1. From here until the checkpoint is complete, no file is deleted and no log segment is
-//!    recycled. This delays nobody.
+//! 1. From here until step 5, no file is deleted and no log segment is recycled. This delays
+//!    nobody.
 //! 2. The log is cut: all commits so far are in segments up to the cut, later commits go into the
 //!    next segment.
 //! 3. The manifest's state is copied. Steps 2 and 3 share one critical section, in which no edit is
@@ -17,13 +17,15 @@
 //!    of the database, because a log record may name it, except for files that wait for their
 //!    deletion since before step 1. When the checkpoint is opened, the files that neither the
 //!    manifest nor the log names are removed.
-//! 5. The state is written to `target.tmp` as a manifest, then that directory is renamed.
+//! 5. Nothing is held any more, except for objects of the object store. Files that are there are
+//!    copied into `target.tmp`, unless the caller leaves them in the store.
+//! 6. The state is written to `target.tmp` as a manifest, then that directory is renamed.
 //!
 //! Linked files must not change afterwards: linked segments are not recycled ([`crate::wal`]),
 //! linked blob files get no holes ([`crate::blob`]). A blob file may still grow.
 //!
-//! Locks: `installs`, then the mutex of the commit pipeline. The caller holds the blob files' link
-//! lock.
+//! Locks: `installs`, then the mutex of the commit pipeline. The caller has taken the blob files'
+//! link lock, which is released before step 5: copies from the object store may take hours.
 //!
 //! Rejected: holding `installs` until the checkpoint is complete (flushes would wait for the links,
 //! and writers for the flushes); copying the segments (they are not in the page cache, so reading
@@ -34,12 +36,16 @@ use crate::base::{Error, ErrorKind, Result, Seqno};
 use crate::blob::LinkHold;
 use crate::env::{Env, ReadClass};
 use crate::store::{FileKind, file_name, parse_file_name};
-use crate::version::{VersionSet, create_manifest, parse_manifest_name};
+use crate::version::{
+    FileLocation, FileMeta, ManifestState, PlacedFile, VersionSet, create_manifest,
+    parse_manifest_name,
+};
 use crate::wal::{Wal, parse_segment_name};
 use crate::write::{OwnedBinlogPosition, Pipeline};
 use parking_lot::Mutex;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Name of the file in a checkpoint that describes its contents. The database does not read it.
 pub const CHECKPOINT_FILE: &str = "CHECKPOINT";
@@ -63,12 +69,17 @@ pub struct CheckpointContext<'a> {
     pub wal: &'a Wal,
     /// Commit pipeline of the database.
     pub pipeline: &'a Pipeline,
-    /// A read lock that keeps the blob files of the database unchanged. [`checkpoint`] must not
-    /// take the lock again: a second read lock in the same thread deadlocks if a writer began to
-    /// wait after the first.
-    pub blobs: &'a LinkHold<'a>,
     /// The mutex held around every manifest edit that adds or replaces SSTs.
     pub installs: &'a Mutex<()>,
+}
+
+/// What a checkpoint does with files of the object store.
+pub enum RemoteInCheckpoint<'a> {
+    /// Copies them, so that the checkpoint needs no store. The closure hears of the bytes copied
+    /// and of all that are to be copied; an error of it ends the checkpoint.
+    Copied(&'a mut dyn FnMut(u64, u64) -> Result<()>),
+    /// Leaves them there. As long as the checkpoint exists, the database deletes no object.
+    Named,
 }
 
 /// Contents of a checkpoint.
@@ -134,9 +145,12 @@ pub struct Checkpoint {
     pub files: u64,
     /// Size of the SSTs, bytes.
     pub file_bytes: u64,
+    /// Number of the SSTs that are in the object store.
+    pub remote_files: u64,
     /// Number of log segments.
     pub segments: u64,
-    /// Bytes copied because the target lies in another file system.
+    /// Bytes copied because the target lies in another file system, or the file in the object
+    /// store.
     pub copied_bytes: u64,
     /// Time that commits were held up, microseconds.
     pub held_us: u64,
@@ -150,10 +164,19 @@ pub struct Checkpoint {
 /// # Errors
 /// `AlreadyExists` if `target` exists, or if `target.tmp` exists and has files that do not belong
 /// to a database; `NotFound` if the parent of `target` does not exist; `InvalidArgument` if the
-/// path has no last name, or if that name ends in `.tmp`; `NoSpace`, `Io` and `Poisoned`. After an
+/// path has no last name, or if that name ends in `.tmp`; `Unreachable` if a file of the object
+/// store cannot be copied; `NoSpace`, `Io` and `Poisoned`. After an
 /// error the unfinished copy is removed. If that fails too, the next call for the same target
 /// removes it.
-pub fn checkpoint(parts: CheckpointContext<'_>, target: &Path) -> Result<Checkpoint> {
+///
+/// `blobs` keeps the blob files of the database unchanged. It must not be taken twice: a second
+/// read lock in the same thread deadlocks if a writer began to wait after the first.
+pub fn checkpoint(
+    parts: CheckpointContext<'_>,
+    blobs: LinkHold<'_>,
+    target: &Path,
+    remote: RemoteInCheckpoint<'_>,
+) -> Result<Checkpoint> {
     let env = parts.env;
     let began = env.monotonic_micros();
     if env.exists(target)? {
@@ -187,7 +210,13 @@ pub fn checkpoint(parts: CheckpointContext<'_>, target: &Path) -> Result<Checkpo
         remove_unfinished(env, &unfinished)?;
     }
     env.create_dir_all(&unfinished)?;
-    let made = fill(parts, &unfinished).and_then(|checkpoint| {
+    // The one is renamed to the other, so this is the order to look in.
+    let mut holders = vec![unfinished.clone()];
+    if let RemoteInCheckpoint::Named = remote {
+        holders.push(target.to_owned());
+    }
+    parts.versions.hold_objects_for(holders);
+    let made = fill(parts, blobs, &unfinished, remote).and_then(|checkpoint| {
         env.rename(&unfinished, target)?;
         env.sync_dir(parent)?;
         Ok(checkpoint)
@@ -205,7 +234,68 @@ pub fn checkpoint(parts: CheckpointContext<'_>, target: &Path) -> Result<Checkpo
     }
 }
 
-fn fill(parts: CheckpointContext<'_>, dir: &Path) -> Result<Checkpoint> {
+fn fill(
+    parts: CheckpointContext<'_>,
+    blobs: LinkHold<'_>,
+    dir: &Path,
+    remote: RemoteInCheckpoint<'_>,
+) -> Result<Checkpoint> {
+    let (mut made, mut state) = link(parts, blobs, dir)?;
+    if let RemoteInCheckpoint::Copied(each) = remote {
+        made.copied_bytes += copy_remote(parts, dir, &mut state, each)?;
+        made.remote_files = 0;
+    }
+    let mut info = parts.env.create(&dir.join(CHECKPOINT_FILE))?;
+    info.append(made.info.encode().as_bytes())?;
+    info.sync()?;
+    // The objects are the database's to delete, not the checkpoint's.
+    state.deferred.clear();
+    create_manifest(parts.env, dir, &state)?;
+    Ok(made)
+}
+
+/// Copies the files of the object store into `dir`: for the checkpoint, they are local ones.
+/// Returns their bytes.
+fn copy_remote(
+    parts: CheckpointContext<'_>,
+    dir: &Path,
+    state: &mut ManifestState,
+    each: &mut dyn FnMut(u64, u64) -> Result<()>,
+) -> Result<u64> {
+    let is_remote = |meta: &FileMeta| meta.location == FileLocation::ObjectStore;
+    let placed = state.files.values_mut();
+    let remote: Vec<&mut PlacedFile> = placed.filter(|placed| is_remote(&placed.meta)).collect();
+    let total = remote.iter().map(|placed| placed.meta.size).sum();
+    let store = parts.versions.source().store();
+    if total > 0 {
+        store.check_room(dir, total, "no copy of the files of the object store")?;
+    }
+    let mut done = 0;
+    for placed in remote {
+        let path = dir.join(file_name(FileKind::Sst, placed.meta.file_id));
+        let mut copied = done;
+        store.copy_remote(
+            &placed.meta.as_remote(),
+            ReadClass::Backup,
+            || parts.env.create(&path),
+            |bytes| {
+                let before = copied;
+                copied += bytes;
+                each(before, total)
+            },
+        )?;
+        done += placed.meta.size;
+        Arc::make_mut(&mut placed.meta).location = FileLocation::Local;
+    }
+    Ok(total)
+}
+
+/// Cuts the log, and links all local files.
+fn link(
+    parts: CheckpointContext<'_>,
+    _blobs: LinkHold<'_>,
+    dir: &Path,
+) -> Result<(Checkpoint, ManifestState)> {
     let files = parts.versions.hold_files();
     let _segments = parts.wal.hold_segments();
     // Make the next segment ready before the cut: filling it with zeros may take long, and commits
@@ -217,9 +307,6 @@ fn fill(parts: CheckpointContext<'_>, dir: &Path) -> Result<Checkpoint> {
         (parts.versions.state(), begun)
     };
     let cut = parts.pipeline.finish_cut(begun)?;
-    // The checkpoint could not keep the objects from being deleted.
-    let mut placed = state.files.values();
-    placed.try_for_each(|placed| placed.meta.check_local())?;
     let mut made = Checkpoint {
         info: CheckpointInfo {
             seqno: cut.seqno,
@@ -229,7 +316,12 @@ fn fill(parts: CheckpointContext<'_>, dir: &Path) -> Result<Checkpoint> {
         ..Checkpoint::default()
     };
     for (id, placed) in &state.files {
-        made.copied_bytes += take(parts, dir, &file_name(FileKind::Sst, *id))?;
+        match placed.meta.location {
+            FileLocation::Local => {
+                made.copied_bytes += take(parts, dir, &file_name(FileKind::Sst, *id))?;
+            }
+            FileLocation::ObjectStore => made.remote_files += 1,
+        }
         made.files += 1;
         made.file_bytes += placed.meta.size;
     }
@@ -252,14 +344,7 @@ fn fill(parts: CheckpointContext<'_>, dir: &Path) -> Result<Checkpoint> {
             }
         }
     }
-    let mut info = parts.env.create(&dir.join(CHECKPOINT_FILE))?;
-    info.append(made.info.encode().as_bytes())?;
-    info.sync()?;
-    // The objects are the database's to delete, not the checkpoint's.
-    let mut state = state;
-    state.deferred.clear();
-    create_manifest(parts.env, dir, &state)?;
-    Ok(made)
+    Ok((made, state))
 }
 
 /// Links or copies a file of the database into `dir`. Returns the bytes copied.

@@ -180,6 +180,12 @@ impl Error {
         self.kind == ErrorKind::Unreachable
     }
 
+    /// Whether the error says nothing about whether the stored bytes are intact: another version
+    /// of Firn, or a later call, may read them. Repair and salvage must not drop them as damaged.
+    pub fn leaves_bytes_unknown(&self) -> bool {
+        self.is_unsupported() || self.is_unreachable()
+    }
+
     /// Whether the kind is `Corruption`.
     pub fn is_corruption(&self) -> bool {
         matches!(self.kind, ErrorKind::Corruption { .. })

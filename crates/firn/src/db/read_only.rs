@@ -18,7 +18,7 @@ use crate::catalog::{CatalogState, Counters};
 use crate::env::Env;
 use crate::memtable::Memtable;
 use crate::read::{ReadPoint, SuperVersions};
-use crate::store::FileStore;
+use crate::store::{FileStore, RemoteFiles};
 use crate::version::{
     self, FileHandle, FileSource, Flushable, LoadedManifest, ManifestState, Version,
     parse_manifest_name,
@@ -103,6 +103,14 @@ impl ReadOnlyDb {
         })
     }
 
+    /// Lets files be read that are in the object store `remote`.
+    #[must_use]
+    pub fn with_remote(self, remote: Arc<dyn RemoteFiles>) -> Self {
+        let store = self.source.store().clone().with_remote(remote);
+        let source = FileSource::new(store, Arc::clone(self.source.cache()));
+        Self { source, ..self }
+    }
+
     /// The data directory.
     pub fn dir(&self) -> &Path {
         &self.dir
@@ -146,6 +154,11 @@ impl ReadOnlyDb {
     }
 
     fn tree_of(&self, loaded: LoadedManifest) -> Result<ReadOnlyTree> {
+        if let (Some(remote), Some(identity)) =
+            (self.source.store().remote(), loaded.state.identity)
+        {
+            remote.belongs_to(identity.database, true);
+        }
         let version = Version::of_state(&loaded.state, &self.source);
         match version.check_all() {
             Some(what) => Err(Error::corruption(loaded.reader.name(), 0, what)),

@@ -2,7 +2,8 @@
 //!
 //! All entries that can still be read are merged into a fresh directory, which gets the newest
 //! version of each key that is left. Then index entries are added and removed until the indexes fit
-//! the rows. The damaged directory is not changed.
+//! the rows. The damaged directory is not changed. Files of an object store are read there; the new
+//! directory has all its files itself.
 //!
 //! Rejected: repair in place (a second failure would leave nothing), and moving intact files as
 //! they are (what is readable of a damaged file would be left out, so rows that were deleted in it
@@ -69,7 +70,8 @@ pub struct Repaired {
 ///
 /// # Errors
 /// `AlreadyExists` if `target` holds anything; `Unsupported` for newer formats, and if files may be
-/// in an object store; `Io` and `NoSpace`.
+/// in an object store that is not attached; `Unreachable` if the store does not answer; `Io` and
+/// `NoSpace`.
 /// After an error `target` is incomplete; the caller may remove it.
 pub fn repair(
     damaged_db: &ReadOnlyDb,

@@ -88,8 +88,8 @@ impl Salvage {
     ///
     /// # Errors
     /// Those of the file system that concern the whole file. `Unsupported` if a newer version wrote
-    /// the file or if blocks are encrypted: such a file is not damaged, and to salvage it without
-    /// these blocks would lose their data.
+    /// the file or if blocks are encrypted, `Unreachable` if the object store does not answer: such
+    /// a file is not damaged, and to salvage it without these blocks would lose their data.
     pub fn open(
         file: Arc<dyn ReadFile>,
         file_id: u64,
@@ -108,7 +108,7 @@ impl Salvage {
         let opened = SstReader::open(file, file_id, name, cache);
         match opened.and_then(|reader| salvage.take_indexed(&reader)) {
             Ok(()) => {}
-            Err(error) if error.is_unsupported() => return Err(error),
+            Err(error) if error.leaves_bytes_unknown() => return Err(error),
             Err(error) => {
                 lost(error);
                 salvage.carve(lost)?;
@@ -128,7 +128,7 @@ impl Salvage {
             let entry = index.block(spot);
             match self.block(entry.handle) {
                 Ok(_) => self.blocks.push(entry.handle),
-                Err(error) if error.is_unsupported() => return Err(error),
+                Err(error) if error.leaves_bytes_unknown() => return Err(error),
                 Err(error) => self.lost.push(LostRange {
                     error: Error::corruption(&self.name, entry.handle.offset, error.message()),
                     entries: Some(entry.stats.entries),
@@ -161,7 +161,7 @@ impl Salvage {
                             found.push((header.kind, handle));
                             at += len;
                         }
-                        Err(error) if error.is_unsupported() => return Err(error),
+                        Err(error) if error.leaves_bytes_unknown() => return Err(error),
                         Err(_) => at += 1,
                     }
                 }
@@ -195,7 +195,7 @@ impl Salvage {
         for (_, handle) in found.into_iter().filter(|(kind, _)| kind.is_data()) {
             match self.block(handle) {
                 Ok(_) => self.blocks.push(handle),
-                Err(error) if error.is_unsupported() => return Err(error),
+                Err(error) if error.leaves_bytes_unknown() => return Err(error),
                 Err(error) => damaged.push((handle.offset, error.message().to_owned())),
             }
         }
@@ -240,9 +240,13 @@ impl Salvage {
         let mut bytes = vec![0; self.file.size()? as usize];
         for (number, piece) in bytes.chunks_mut(READ_SIZE).enumerate() {
             let offset = (number * READ_SIZE) as u64;
-            if let Err(error) = self.file.read_exact_at(ReadClass::Verify, offset, piece) {
-                piece.fill(0);
-                lost(error);
+            match self.file.read_exact_at(ReadClass::Verify, offset, piece) {
+                Err(error) if error.is_unreachable() => return Err(error),
+                Err(error) => {
+                    piece.fill(0);
+                    lost(error);
+                }
+                Ok(()) => {}
             }
         }
         Ok(bytes)

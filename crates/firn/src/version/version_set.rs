@@ -86,6 +86,9 @@ pub struct VersionSet {
     pacer: Mutex<DeletePacer>,
     /// The objects that no version needs any more.
     object_deletions: Mutex<ObjectDeletions>,
+    /// While one of the directories of a hold exists, no object is deleted. The mutex is held for
+    /// a look at a few paths at most, and no other is taken meanwhile.
+    object_holds: Mutex<Vec<Vec<PathBuf>>>,
     /// The files that were in the directory when it was opened, as far as nobody has taken them.
     found: Mutex<DirectoryFiles>,
     /// Number of [`FileDeletionHold`] guards that exist now.
@@ -208,6 +211,7 @@ impl VersionSet {
             gtids: Mutex::new(state_gtids),
             pacer: Mutex::default(),
             object_deletions: Mutex::default(),
+            object_holds: Mutex::default(),
             found: Mutex::new(found),
             held: Arc::default(),
             ctx,

@@ -12,29 +12,18 @@ use crate::base::key::CATALOG_INDEX;
 use crate::base::options::Tier;
 use crate::base::{Error, ErrorKind, Result, check_stopping};
 use crate::env::ReadClass;
-use crate::sst::REREADS_MAX;
 use crate::store::{FileKind, RemoteFiles, file_name};
 use crate::version::{FileHandle, FileLocation, LAST_LEVEL, Version};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use xxhash_rust::xxh3::Xxh3;
 
 /// A search for a file to move looks at this many files at most; the next one goes on behind them.
 const SEARCHED_MAX: usize = 4096;
 
-/// A file is copied from the store in pieces of this size, bytes.
-const PIECE_BYTES: u64 = 1 << 20;
-
 /// Time between two sweeps of strays, and before the first one, microseconds.
 const SWEEP_US: u64 = 24 * 3_600_000_000;
 const FIRST_SWEEP_US: u64 = 600_000_000;
-
-/// Bytes of a disk of `total` bytes that files which come back leave free: a twentieth, at least
-/// 1 GiB, and at most a quarter.
-fn kept_free(total: u64) -> u64 {
-    (total / 20).max(1 << 30).min(total / 4)
-}
 
 /// The memory of the mover between its steps.
 #[derive(Debug, Default)]
@@ -174,7 +163,7 @@ impl BackgroundWork {
             }
         ));
         let moved = match file.location {
-            FileLocation::ObjectStore => self.bring_back(&file),
+            FileLocation::ObjectStore => self.bring_back(&file, remote),
             FileLocation::Local => self.send_away(&file, remote),
         };
         if moved.as_ref().is_err_and(Error::is_corruption) {
@@ -199,71 +188,27 @@ impl BackgroundWork {
         sent
     }
 
-    fn bring_back(&self, file: &FileHandle) -> Result<bool> {
-        self.check_room_for(file.size)?;
+    fn bring_back(&self, file: &FileHandle, remote: &dyn RemoteFiles) -> Result<bool> {
+        let store = self.versions.source().store();
+        store.check_room(store.dir(), file.size, "files stay in the object store")?;
         if !self.versions.begin_local_copy(file.file_id) {
             return Ok(false);
         }
-        let mut copied = self.copy_here(file);
-        for _ in 0..REREADS_MAX {
-            match &copied {
-                // The bytes may have been damaged on their way.
-                Err(error) if error.is_corruption() => copied = self.copy_here(file),
-                _ => break,
-            }
-        }
+        let copied = store.copy_remote(
+            &file.meta().as_remote(),
+            ReadClass::Compaction,
+            || store.create(file.file_id),
+            |bytes| {
+                check_stopping(&self.stopping)?;
+                remote.beat();
+                self.limiter.take(bytes, &self.stopping)
+            },
+        );
         if let Err(error) = copied {
             self.versions.give_up_local_copy(file.file_id);
             return Err(error);
         }
         self.relocate(file, FileLocation::Local)
-    }
-
-    /// Refuses a file of `bytes` that would take room from everything else: a full disk stops all
-    /// writes.
-    fn check_room_for(&self, bytes: u64) -> Result<()> {
-        let store = self.versions.source().store();
-        // Without an answer, the disk may have room.
-        let Ok(Some(room)) = self.env.disk_room(store.dir()) else {
-            return Ok(());
-        };
-        let kept = kept_free(room.total);
-        if room.free >= bytes.saturating_add(kept) {
-            return Ok(());
-        }
-        let what = format!(
-            "files stay in the object store: of {} MiB that are free on the disk, {} MiB stay free",
-            room.free >> 20,
-            kept >> 20
-        );
-        Err(Error::new(ErrorKind::NoSpace, what))
-    }
-
-    /// Makes a durable copy of a remote file in the data directory, and verifies it.
-    fn copy_here(&self, file: &FileHandle) -> Result<()> {
-        let store = self.versions.source().store();
-        let from = store.open_remote(&file.meta().as_remote(), Arc::new(()))?;
-        let mut to = store.create(file.file_id)?;
-        let (mut sum, mut piece) = (Xxh3::new(), Vec::new());
-        for offset in (0..file.size).step_by(PIECE_BYTES as usize) {
-            check_stopping(&self.stopping)?;
-            if let Some(remote) = store.remote() {
-                remote.beat();
-            }
-            piece.resize(PIECE_BYTES.min(file.size - offset) as usize, 0);
-            self.limiter.take(piece.len() as u64, &self.stopping)?;
-            from.file()
-                .read_exact_at(ReadClass::Compaction, offset, &mut piece)?;
-            sum.update(&piece);
-            to.append(&piece)?;
-        }
-        if sum.digest() != file.checksum {
-            from.file().distrust();
-            let name = file_name(FileKind::Sst, file.file_id);
-            let what = "the object has another checksum than the manifest says";
-            return Err(Error::corruption(name, 0, what));
-        }
-        to.sync()
     }
 
     /// Says in the manifest that a file is at `to`. Returns false if it has left the tree.

@@ -102,7 +102,14 @@ pub(super) fn salvaged(
     lost: &mut dyn FnMut(Error),
 ) -> Result<Option<SalvageIter>> {
     let name = file_name(FileKind::Sst, id);
-    let file = match damaged_db.source().store().open(id) {
+    let store = damaged_db.source().store();
+    let opened = match tree.remote.get(&id) {
+        Some(remote) => store
+            .open_remote(remote, Arc::new(()))
+            .map(|file| Arc::clone(file.file())),
+        None => store.open(id),
+    };
+    let file = match opened {
         Ok(file) => file,
         Err(error) if *error.kind() == ErrorKind::NotFound => {
             let held = tree.held.get(&id).cloned().unwrap_or_default();
@@ -123,7 +130,7 @@ pub(super) fn salvaged(
                 lost(Error::corruption(name, 0, what));
                 return Ok(None);
             }
-            Err(error) if error.is_unsupported() => return Err(error),
+            Err(error) if error.leaves_bytes_unknown() => return Err(error),
             _ => None,
         },
         known => known,

@@ -6,8 +6,8 @@ use crate::base::{CounterValue, Error, Result, Seqno};
 use crate::blob::BlobStore;
 use crate::db::read_only::{ReadOnlyDb, ReadOnlyTree};
 use crate::sst::IndexStats;
-use crate::store::{FileKind, OWNER_FILE, file_name};
-use crate::version;
+use crate::store::{FileKind, OWNER_FILE, RemoteSst, file_name};
+use crate::version::{self, FileLocation, PlacedFile};
 use crate::wal::{self, Gtid, LogStart};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,6 +27,8 @@ pub(super) struct SurvivingTree {
     /// The blob files whose blobs were moved: maps the file id that blob references contain to the
     /// id of the file that holds the blobs now.
     pub(super) blobs_moved: BTreeMap<u64, u64>,
+    /// The files that are in the object store.
+    pub(super) remote: BTreeMap<u64, RemoteSst>,
     /// The index statistics of each file; empty if the manifest was damaged.
     pub(super) held: BTreeMap<u64, Vec<IndexStats>>,
 }
@@ -36,8 +38,8 @@ impl SurvivingTree {
     /// edits as are intact. Reports each loss to `lost`.
     ///
     /// # Errors
-    /// `Io` of the file system; `Unsupported` for newer formats, and if files are, or may be, in an
-    /// object store.
+    /// `Io` of the file system; `Unsupported` for newer formats, if files are in an object store
+    /// that is not attached, and if the manifest is damaged and files may be there.
     pub(super) fn of(
         damaged_db: &ReadOnlyDb,
         repaired: &mut Repaired,
@@ -56,8 +58,10 @@ impl SurvivingTree {
             Ok(tree) => {
                 // Refuse files that lie in an object store first: otherwise they would count as
                 // missing ones.
-                let mut files = tree.state.files.values();
-                files.try_for_each(|placed| placed.meta.check_local())?;
+                if damaged_db.source().store().remote().is_none() {
+                    let mut files = tree.state.files.values();
+                    files.try_for_each(|placed| placed.meta.check_local())?;
+                }
                 match doubt(damaged_db, &tree)? {
                     None => {
                         let waiting = tree.state.deferred.len();
@@ -99,6 +103,7 @@ impl SurvivingTree {
             counters: salvaged.counters,
             gtids: salvaged.gtids,
             blobs_moved: BlobStore::moved_on_disk(damaged_db.source().store())?,
+            remote: BTreeMap::new(),
             held: BTreeMap::new(),
         })
     }
@@ -115,6 +120,13 @@ impl SurvivingTree {
         let held = placed.map(|(id, placed)| (*id, placed.meta.per_index.clone()));
         Ok(Self {
             held: held.collect(),
+            remote: tree
+                .state
+                .files
+                .values()
+                .filter(|placed| placed.meta.location == FileLocation::ObjectStore)
+                .map(|placed| (placed.meta.file_id, placed.meta.as_remote()))
+                .collect(),
             files: tree
                 .state
                 .files
@@ -156,9 +168,13 @@ fn doubt(damaged_db: &ReadOnlyDb, tree: &ReadOnlyTree) -> Result<Option<Error>> 
     let known = &tree.state.files;
     let (env, dir) = (&**damaged_db.env(), damaged_db.dir());
     let there: BTreeSet<u64> = damaged_db.source().store().list()?.into_iter().collect();
-    let missing = known.keys().find(|id| !there.contains(id));
-    let missing = match missing {
-        Some(id) => Some(file_name(FileKind::Sst, *id)),
+    let is_local = |placed: &&PlacedFile| placed.meta.location == FileLocation::Local;
+    let mut local = known
+        .values()
+        .filter(is_local)
+        .map(|placed| placed.meta.file_id);
+    let missing = match local.find(|id| !there.contains(id)) {
+        Some(id) => Some(file_name(FileKind::Sst, id)),
         None => wal::missing_segment(env, dir, tree.state.log_number)?.map(wal::segment_name),
     };
     let Some(missing) = missing else {

@@ -4,6 +4,7 @@ use super::VersionSet;
 use crate::base::Result;
 use crate::version::{DeferredDeletion, Edit, FileLocation};
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How long an object stays after the last version that has it, microseconds.
@@ -49,7 +50,8 @@ impl VersionSet {
     /// Deletes objects that no version needs, 10 minutes after the last one has needed them, and
     /// then says so in the manifest. A call deletes some of many. `now_us` is the time of the
     /// monotonic clock. Ends before the next object once `stopping` is set. Deletes none while a
-    /// [`super::FileDeletionHold`] exists, or once writes are poisoned.
+    /// [`super::FileDeletionHold`] exists, or a directory of [`Self::hold_objects_for`], or once
+    /// writes are poisoned.
     ///
     /// # Errors
     /// `Unreachable`: the store has failed, and the objects stay listed. Those of [`Self::apply`].
@@ -64,8 +66,11 @@ impl VersionSet {
             return Ok(step);
         };
         let mut failure = None;
+        // What becomes obsolete after a hold has begun is not in this list yet.
+        let are_held = self.objects_are_held();
         while let Some(&(due_us, id)) = objects.waiting.front() {
-            if due_us.max(objects.retry_us) > now_us || stopping.load(Ordering::Relaxed) {
+            let is_due = due_us.max(objects.retry_us) <= now_us && !are_held;
+            if !is_due || stopping.load(Ordering::Relaxed) {
                 break;
             }
             if step.deleted == DELETED_MAX {
@@ -91,6 +96,20 @@ impl VersionSet {
         step.done = self.say_deleted(&mut objects, now_us)?;
         step.left = (objects.waiting.len() + objects.deleted.len()) as u64;
         failure.map_or(Ok(step), Err)
+    }
+
+    /// Until none of these directories exists, no object is deleted that a version has now or
+    /// later. At least one of them exists already. Nothing remembers this over a restart.
+    pub fn hold_objects_for(&self, directories: Vec<PathBuf>) {
+        self.object_holds.lock().push(directories);
+    }
+
+    fn objects_are_held(&self) -> bool {
+        let mut holds = self.object_holds.lock();
+        // A directory that may be there counts as there.
+        let is_there = |dir: &PathBuf| self.ctx.env.exists(dir).unwrap_or(true);
+        holds.retain(|directories| directories.iter().any(is_there));
+        !holds.is_empty()
     }
 
     fn say_deleted(&self, objects: &mut ObjectDeletions, now_us: u64) -> Result<u64> {

@@ -1,0 +1,200 @@
+//! Checkpoints, checks and repairs of a database with remote files.
+
+use crate::world::{MINUTE_US, World};
+use firn::backup::RemoteInCheckpoint;
+use firn::base::options::Tier;
+use firn::base::{Error, ErrorKind};
+use firn::db::{ReadOnlyDb, repair};
+use firn::env::Env;
+use firn::store::RemoteFiles;
+use firn::version::FileLocation;
+use firn_objects::ObjectStore;
+use firn_tier::object_name;
+use std::path::Path;
+use std::sync::Arc;
+
+const COPY: &str = "/copy";
+
+/// A database of which half of the files are in the store.
+fn half_remote(seed: u64) -> World {
+    let mut world = World::new(seed);
+    world.open();
+    world.load(0..1000, 1);
+    world.set_tier(Tier::Cold);
+    let files = world.places().0;
+    for _ in 0..files / 2 {
+        assert!(world.db().tier_step().unwrap());
+    }
+    world.try_write(&[(5, Some(7)), (2000, Some(8))]).unwrap();
+    world
+}
+
+fn names(world: &World, dir: &str) -> Vec<String> {
+    world.env.list_dir(Path::new(dir)).unwrap()
+}
+
+/// The database in `dir`, of the same environment, has the rows of the model.
+fn check_copy(world: &World, dir: &str) {
+    let copy = world.open_without_store(dir).unwrap();
+    for n in 0..2001 {
+        let found = World::read_of(&copy, n).unwrap();
+        assert_eq!(found, world.rows.get(&n).copied(), "row {n}");
+    }
+    copy.close().unwrap();
+}
+
+#[test]
+fn a_checkpoint_stands_alone() {
+    let mut world = half_remote(201);
+    let (local, remote) = world.places();
+    let before = world.objects.contents();
+    let made = world.db().checkpoint(Path::new(COPY), false).unwrap();
+    assert_eq!(made.files as usize, local + remote);
+    assert_eq!(made.copied_bytes, world.db().places().remote.bytes);
+    let state = { firn::version::load(&world.env, Path::new(COPY)) }.unwrap();
+    let placed = state.unwrap().state.files.into_values();
+    let is_local = |meta: &firn::version::FileMeta| meta.location == FileLocation::Local;
+    assert!(placed.into_iter().all(|placed| is_local(&placed.meta)));
+    check_copy(&world, COPY);
+    assert_eq!(world.objects.contents(), before);
+    // The database is as it was.
+    assert_eq!(world.places().1, remote);
+    world.move_all();
+    world.check_places();
+    world.check_nothing_left();
+    world.check_rows(2001);
+}
+
+#[test]
+fn a_checkpoint_that_cannot_copy_leaves_nothing() {
+    let world = half_remote(202);
+    let refused = |world: &World| -> Error {
+        let error = world.db().checkpoint(Path::new(COPY), false).unwrap_err();
+        for dir in [COPY, "/copy.tmp"] {
+            assert!(!world.env.exists(Path::new(dir)).unwrap(), "{dir}");
+        }
+        error
+    };
+    // A quarter of the disk stays free.
+    world.env.fill();
+    world.env.make_room(200 << 10);
+    let error = refused(&world);
+    assert_eq!(*error.kind(), ErrorKind::NoSpace, "{error}");
+    assert!(error.to_string().contains("stay free"), "{error}");
+    world.env.unfill();
+
+    let stopped = |done: u64, total: u64| match done > total / 2 {
+        true => Err(Error::new(ErrorKind::Interrupted, "enough")),
+        false => Ok(()),
+    };
+    let remote = RemoteInCheckpoint::Copied(&mut { stopped });
+    let error = world.db().checkpoint_with(Path::new(COPY), false, remote);
+    assert_eq!(*error.unwrap_err().kind(), ErrorKind::Interrupted);
+    assert!(!world.env.exists(Path::new("/copy.tmp")).unwrap());
+
+    world.objects.go_out(30 * MINUTE_US);
+    assert!(refused(&world).is_unreachable());
+    world.pass(31 * MINUTE_US);
+    let state = world.manifest();
+    let remote = { state.files.iter() }
+        .find(|(_, placed)| placed.meta.location == FileLocation::ObjectStore);
+    let (id, placed) = remote.unwrap();
+    let object = object_name(*id, placed.meta.checksum);
+    assert!(world.objects.damage(&object, 100));
+    let ErrorKind::Corruption { file, .. } = refused(&world).kind().clone() else {
+        panic!("no damage");
+    };
+    assert_eq!(file, format!("{id:010}.sst"));
+}
+
+/// As `firn backup` has it made, which sends the objects itself.
+#[test]
+fn a_checkpoint_that_names_objects_keeps_them() {
+    let mut world = half_remote(203);
+    let (_, remote) = world.places();
+    let target = Path::new(COPY);
+    let made = { world.db() }.checkpoint_with(target, false, RemoteInCheckpoint::Named);
+    let made = made.unwrap();
+    assert_eq!((made.remote_files as usize, made.copied_bytes), (remote, 0));
+    let state = firn::version::load(&world.env, target).unwrap().unwrap().state;
+    let of_copy = state.files.iter();
+    let named: Vec<String> = of_copy
+        .filter(|(_, placed)| placed.meta.location == FileLocation::ObjectStore)
+        .map(|(id, placed)| object_name(*id, placed.meta.checksum))
+        .collect();
+    assert_eq!(named.len(), remote);
+    let count = |world: &World| {
+        let there = world.objects.contents();
+        named.iter().filter(|name| there.contains_key(*name)).count()
+    };
+    // All are replaced, and nothing is deleted.
+    world.load(0..1000, 3);
+    for _ in 0..10 {
+        world.pass(30 * MINUTE_US);
+        world.move_all();
+        world.pass(24 * 60 * MINUTE_US);
+    }
+    assert_eq!(count(&world), remote);
+    assert!(world.db().places().objects_to_delete >= remote as u64);
+    // A second one that has failed holds nothing.
+    let again = { world.db() }.checkpoint_with(target, false, RemoteInCheckpoint::Named);
+    assert_eq!(*again.unwrap_err().kind(), ErrorKind::AlreadyExists);
+    for name in names(&world, COPY) {
+        world.env.remove(&target.join(name)).unwrap();
+    }
+    world.env.remove_dir(target).unwrap();
+    world.move_all();
+    world.pass(11 * MINUTE_US);
+    world.move_all();
+    assert_eq!(count(&world), 0);
+    world.check_nothing_left();
+}
+
+#[test]
+fn a_repair_copies_remote_files() {
+    let mut world = half_remote(204);
+    let before = world.objects.contents();
+    world.close();
+    let look = |world: &World| {
+        let env: Arc<dyn Env> = Arc::new(world.env.clone());
+        ReadOnlyDb::open(env, Path::new("/db")).unwrap()
+    };
+    let lost = &mut |error: Error| panic!("{error}");
+    let refused = repair(&look(&world), Path::new("/refused"), lost).unwrap_err();
+    assert!(refused.is_unsupported(), "{refused}");
+
+    let store = |world: &World| -> Arc<dyn RemoteFiles> {
+        let store: Arc<dyn ObjectStore> = Arc::clone(&world.objects) as _;
+        world.cold_store(store)
+    };
+    let with_store = |world: &World| look(world).with_remote(store(world));
+    // An outage is no loss.
+    world.objects.go_out(30 * MINUTE_US);
+    let error = repair(&with_store(&world), Path::new("/unreachable"), lost).unwrap_err();
+    assert!(error.is_unreachable(), "{error}");
+    world.pass(31 * MINUTE_US);
+
+    repair(&with_store(&world), Path::new("/new"), lost).unwrap();
+    check_copy(&world, "/new");
+    assert_eq!(world.objects.contents(), before);
+    let names = names(&world, "/db");
+    assert!(!names.contains(&"file-cache".to_owned()));
+
+    // Rows of a damaged object are lost, and all others are there.
+    let state = world.manifest();
+    let is_remote = |placed: &&firn::version::PlacedFile| {
+        placed.meta.location == FileLocation::ObjectStore
+    };
+    let placed = state.files.values().find(is_remote).unwrap();
+    let object = object_name(placed.meta.file_id, placed.meta.checksum);
+    assert!(world.objects.damage(&object, 100));
+    let mut losses = Vec::new();
+    let lost = &mut |error: Error| losses.push(error);
+    repair(&with_store(&world), Path::new("/damaged"), lost).unwrap();
+    assert!(!losses.is_empty());
+    assert!(losses.iter().all(Error::is_corruption), "{losses:?}");
+    let copy = world.open_without_store("/damaged").unwrap();
+    let left = (0..1000).filter(|n| World::read_of(&copy, *n).unwrap().is_some());
+    let left = left.count();
+    assert!((900..1000).contains(&left), "{left}");
+}
