@@ -15,6 +15,7 @@
 mod allocator_watch;
 pub(super) mod blob_gc;
 mod bulk_load_install;
+mod coldest_files;
 mod damage;
 mod file_splitters;
 mod full_disk;

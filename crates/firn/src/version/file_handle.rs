@@ -93,6 +93,11 @@ impl FileSource {
         self.local_copies.lock().insert(file_id)
     }
 
+    /// Whether the data directory has, or gets, a file of this id beside the object.
+    pub fn has_local_copy(&self, file_id: u64) -> bool {
+        self.local_copies.lock().contains(&file_id)
+    }
+
     /// The data directory has no file of this id any more, or the file is the one of the tree.
     pub(super) fn forget_local_copy(&self, file_id: u64) {
         self.local_copies.lock().remove(&file_id);

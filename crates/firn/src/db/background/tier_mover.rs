@@ -1,4 +1,5 @@
-//! Moves files of the last level between the data directory and the object store.
+//! Moves files of the last level between the data directory and the object store: those that nobody
+//! has read for a while, and the coldest ones while the disk runs full ([`super::coldest_files`]).
 //!
 //! One file at a time: its copy is made and verified first, then the manifest says where the file
 //! is, and the old copy goes when nobody reads it any more. A crash at any point leaves the file
@@ -7,6 +8,7 @@
 //! Locks: no lock is held while bytes are copied. `install` is held around the edit.
 
 use super::BackgroundWork;
+use super::coldest_files::ColdestFiles;
 use crate::base::event_listener::Severity;
 use crate::base::key::CATALOG_INDEX;
 use crate::base::options::Tier;
@@ -32,6 +34,8 @@ pub(super) struct TierMover {
     next: usize,
     /// Files that cannot be moved because their bytes are damaged.
     skipped: HashSet<u64>,
+    /// Files that leave a disk that runs full.
+    coldest: ColdestFiles,
     /// When strays are swept next, microseconds.
     sweep_us: Option<u64>,
     /// The kind of the failure that the last steps had, and that is reported: the store does not
@@ -133,10 +137,27 @@ impl BackgroundWork {
         let cold_after_s = mutable.cold_after_s.load(Ordering::Relaxed);
         let now_s = self.versions.source().store().read_clock_s();
         let version = self.versions.current();
-        let moves = |file: &FileHandle| {
-            // The catalog is read at each start, which must not need the store.
+        // The catalog is read at each start, which must not need the store.
+        let has_catalog = |file: &FileHandle| {
             let first = file.per_index.first();
-            let has_catalog = first.is_some_and(|held| held.index == CATALOG_INDEX);
+            first.is_some_and(|held| held.index == CATALOG_INDEX)
+        };
+        if tier == Tier::Cold && self.is_disk_short(mover) {
+            let TierMover { coldest, skipped, .. } = mover;
+            let may_leave = |file: &FileHandle| {
+                file.location == FileLocation::Local
+                    && !has_catalog(file)
+                    && !skipped.contains(&file.file_id)
+            };
+            let waits = |file: &FileHandle| self.versions.awaits_deletion(file.file_id);
+            let now_us = self.env.monotonic_micros();
+            if let Some(file) = coldest.next(&version, now_us, may_leave, waits) {
+                drop(version);
+                return self.move_file(mover, &file, remote);
+            }
+        }
+        let moves = |file: &FileHandle| {
+            let has_catalog = has_catalog(file);
             let wanted = match (tier, file.location) {
                 (_, FileLocation::ObjectStore) if has_catalog => true,
                 (Tier::Local, FileLocation::ObjectStore) => true,
@@ -151,9 +172,40 @@ impl BackgroundWork {
         let (next, file) = search(&version, mover.next, moves);
         mover.next = next;
         drop(version);
-        let Some(file) = file else {
-            return Ok(false);
+        match file {
+            Some(file) => self.move_file(mover, &file, remote),
+            None => Ok(false),
+        }
+    }
+
+    /// Whether files leave because the disk runs full, although they were read. Reports once that
+    /// this begins.
+    fn is_disk_short(&self, mover: &mut TierMover) -> bool {
+        let source = self.versions.source();
+        // Without an answer, the disk may have room.
+        let Ok(Some(room)) = self.env.disk_room(source.store().dir()) else {
+            return false;
         };
+        let was_short = mover.coldest.was_short();
+        let (_, obsolete) = self.versions.obsolete();
+        let has_local_copy = |id| source.has_local_copy(id);
+        let is_short = mover.coldest.is_short(room, obsolete, has_local_copy);
+        if is_short && !was_short {
+            let message = format!(
+                "{} MiB are free on the disk: files move to the object store although they were read",
+                room.free >> 20
+            );
+            self.options.listener.log(Severity::Note, &message);
+        }
+        is_short
+    }
+
+    fn move_file(
+        &self,
+        mover: &mut TierMover,
+        file: &FileHandle,
+        remote: &dyn RemoteFiles,
+    ) -> Result<bool> {
         let _doing = self.activities.begin(format!(
             "moving {} {} the object store",
             file_name(FileKind::Sst, file.file_id),
@@ -163,11 +215,14 @@ impl BackgroundWork {
             }
         ));
         let moved = match file.location {
-            FileLocation::ObjectStore => self.bring_back(&file, remote),
-            FileLocation::Local => self.send_away(&file, remote),
+            FileLocation::ObjectStore => self.bring_back(file, remote),
+            FileLocation::Local => self.send_away(file, remote),
         };
         if moved.as_ref().is_err_and(Error::is_corruption) {
             mover.skipped.insert(file.file_id);
+        }
+        if matches!(moved, Ok(true)) && file.location == FileLocation::Local {
+            mover.coldest.has_left(file);
         }
         moved
     }
