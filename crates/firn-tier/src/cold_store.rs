@@ -6,7 +6,6 @@ use crate::file::{RemoteFile, Shared};
 use crate::identity::{IdentifiedStore, OpenStore, Ownership};
 use crate::names::{SSTS, object_name, objects_of, parse_object_name};
 use crate::owner::OwnerFile;
-use crate::pieces::Pieces;
 use firn::base::epoch::DatabaseId;
 use firn::base::{Error, ErrorKind, Result};
 use firn::env::{ClassReads, Env, ReadClass, ReadFile};
@@ -21,7 +20,8 @@ use parking_lot::Mutex;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, mpsc};
+use std::thread;
 use std::time::Duration;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -54,6 +54,8 @@ pub struct ColdStoreParts {
     pub cache_dir: Option<PathBuf>,
     /// Bytes that the cache may keep.
     pub cache_bytes: u64,
+    /// How long a close waits for a store that may not answer.
+    pub close_patience: Duration,
     /// Threads of reads ahead.
     pub read_jobs: Arc<dyn Jobs>,
     /// Threads of uploads.
@@ -92,6 +94,7 @@ pub struct ColdStore {
     uploads: Uploads,
     shared: Shared,
     meter: Arc<RequestMeter>,
+    close_patience: Duration,
 }
 
 /// The cache, which is opened when it is needed: the directory belongs to this process by then,
@@ -198,6 +201,7 @@ impl ColdStore {
             uploads,
             shared,
             meter,
+            close_patience: parts.close_patience,
         })
     }
 
@@ -280,6 +284,25 @@ impl ColdStore {
                 let what = format!("the upload of {name} was aborted");
                 Err(Error::new(ErrorKind::Interrupted, what))
             }
+        }
+    }
+
+    /// Says that the owner is gone, in a thread that is left to itself if the store does not answer
+    /// for a while: a network file system may keep a call for ever.
+    fn leave(&self) {
+        if !self.identified.is_owner() {
+            return;
+        }
+        let (alive, ended) = mpsc::channel::<()>();
+        let identified = Arc::clone(&self.identified);
+        let leaving = move || {
+            let _alive = alive;
+            // The next owner waits then.
+            let _ = identified.leave();
+        };
+        let started = thread::Builder::new().name("firn-leave".to_owned());
+        if started.spawn(leaving).is_ok() {
+            let _ = ended.recv_timeout(self.close_patience);
         }
     }
 
@@ -389,9 +412,8 @@ impl RemoteFiles for ColdStore {
 
     fn stop(&self) {
         self.uploads.close();
-        // A store that does not answer must not hold up the close.
-        if self.store.health() == HealthState::Up {
-            let _ = self.identified.leave();
+        if self.store.health() != HealthState::Down {
+            self.leave();
         }
         self.store.close();
     }
@@ -400,18 +422,18 @@ impl RemoteFiles for ColdStore {
         let is_named = |name: &str| {
             parse_object_name(name).is_none_or(|(id, checksum)| is_named(id, checksum))
         };
-        if let Some(cache) = self.cache.get()? {
-            let names = cache.names().into_iter();
-            names
-                .filter(|name| !is_named(name))
-                .for_each(|name| cache.forget(&name));
-        }
         let failed = |error: firn_objects::Error| self.failed(&error);
         if !self.identified.is_taken().map_err(failed)? {
             return Ok(0);
         }
         let prepared = self.identified.change().map(|_| ());
         prepared.map_err(failed)?;
+        if let Some(cache) = self.cache.get()? {
+            let names = cache.names().into_iter();
+            names
+                .filter(|name| !is_named(name))
+                .for_each(|name| cache.forget(&name));
+        }
         let swept = self.uploads.sweep(SSTS, &is_named).map_err(failed)?;
         Ok(swept.objects.len() as u64)
     }

@@ -61,6 +61,12 @@ const BEAT_US: u64 = 60_000_000;
 /// microseconds.
 const SILENT_US: u64 = 120_000_000;
 
+/// A look at the owner is good for a change that begins within this time, microseconds. A process
+/// that was stopped for longer may have lost the store meanwhile.
+const LOOK_US: u64 = 10_000_000;
+/// How often a process looks that is stopped again and again.
+const LOOKS_MAX: u32 = 3;
+
 /// The contents of the object of the owner.
 struct FoundOwner {
     token: String,
@@ -94,6 +100,11 @@ impl OwnerState {
                     minutes";
         Err(Error::new(ErrorKind::Refused, text))
     }
+}
+
+fn too_slow() -> Error {
+    let text = "this process, or the store, is too slow to know who the owner is";
+    Error::new(ErrorKind::Unreachable, text)
 }
 
 fn taken_over() -> Error {
@@ -219,6 +230,7 @@ impl IdentifiedStore {
             return Ok(());
         }
         let known = self.owner_file.known()?;
+        let asked = self.times();
         let found = self.found_owner()?;
         if let Some(found) = &found
             && found.token != self.token
@@ -238,6 +250,9 @@ impl IdentifiedStore {
             .chain(found.map(|found| found.token))
             .chain(known.tokens);
         let tokens = self.owner_file.write(all)?;
+        if !self.is_recent(asked) {
+            return Err(too_slow());
+        }
         self.put_owner("0")?;
         ownership.tokens = tokens;
         self.is_refused.store(false, Ordering::Release);
@@ -253,21 +268,47 @@ impl IdentifiedStore {
 
     /// Learns whether this process is still the owner. Once another one is, all changes are
     /// refused. Without an owner, the store may come back: as a directory that is not mounted.
+    ///
+    /// The answer is no older than [`LOOK_US`] at the return, so that a process that was stopped
+    /// between question and answer changes nothing by it. An earlier process of this directory that
+    /// was stopped may have put its token again: then this one puts its own, so that the other one
+    /// learns of it before its next change.
     pub fn check_owner(&self) -> Result<()> {
-        let Some(found) = self.found_owner()? else {
-            let text = format!("its object {OWNER} is gone: is it the right store?");
-            return Err(Error::new(ErrorKind::Invalid, text));
-        };
-        if !self.ownership.lock().tokens.contains(&found.token) {
-            self.is_lost.store(true, Ordering::Release);
-            return Err(taken_over());
+        for _ in 0..LOOKS_MAX {
+            let asked = self.times();
+            let Some(found) = self.found_owner()? else {
+                let text = format!("its object {OWNER} is gone: is it the right store?");
+                return Err(Error::new(ErrorKind::Invalid, text));
+            };
+            if !self.ownership.lock().tokens.contains(&found.token) {
+                self.is_lost.store(true, Ordering::Release);
+                return Err(taken_over());
+            }
+            if !self.is_recent(asked) {
+                continue;
+            }
+            if found.token == self.token {
+                return Ok(());
+            }
+            self.put_beat()?;
         }
-        Ok(())
+        Err(too_slow())
+    }
+
+    /// Now, by both clocks: the one that goes on evenly may stand still while the machine sleeps.
+    fn times(&self) -> (u64, u64) {
+        (self.clock.now_us(), self.clock.unix_s())
+    }
+
+    fn is_recent(&self, (since_us, since_s): (u64, u64)) -> bool {
+        let (now_us, now_s) = self.times();
+        now_us.saturating_sub(since_us) < LOOK_US
+            && now_s.saturating_sub(since_s) <= LOOK_US / 1_000_000
     }
 
     /// Shows that the owner lives, if this process is the owner and it is time.
     pub fn beat(&self) -> Result<()> {
-        if !self.is_beat_due() || self.is_lost.load(Ordering::Acquire) {
+        if !self.is_beat_due() {
             return Ok(());
         }
         self.check_owner()?;
@@ -275,9 +316,13 @@ impl IdentifiedStore {
     }
 
     fn is_beat_due(&self) -> bool {
-        let ownership = self.ownership.lock();
-        let silent_us = self.clock.now_us().saturating_sub(ownership.beaten_us);
-        !ownership.tokens.is_empty() && silent_us >= BEAT_US
+        self.is_owner() && self.silent_us() >= BEAT_US
+    }
+
+    /// The time since the last beat that has succeeded, microseconds.
+    fn silent_us(&self) -> u64 {
+        let beaten_us = self.ownership.lock().beaten_us;
+        self.clock.now_us().saturating_sub(beaten_us)
     }
 
     fn put_beat(&self) -> Result<()> {
@@ -289,9 +334,14 @@ impl IdentifiedStore {
         Ok(())
     }
 
+    /// Whether this process is the owner, as far as it knows.
+    pub fn is_owner(&self) -> bool {
+        self.ownership() == Ownership::Ours
+    }
+
     /// Says that the owner is gone, if this process is the owner: the next one need not wait.
     pub fn leave(&self) -> Result<()> {
-        if self.ownership.lock().tokens.is_empty() || self.is_lost.load(Ordering::Acquire) {
+        if !self.is_owner() {
             return Ok(());
         }
         self.check_owner()?;
@@ -345,8 +395,12 @@ impl IdentifiedStore {
         self.become_owner()?;
         self.check_owner()?;
         if self.is_beat_due() {
-            // The next change, or the next step, does it again.
-            let _ = self.put_beat();
+            let beaten = self.put_beat();
+            if self.silent_us() >= SILENT_US / 4 * 3 {
+                // Another process may take this one for dead at any moment.
+                beaten?;
+            }
+            self.check_owner()?;
         }
         Ok(store)
     }

@@ -12,6 +12,7 @@ use firn_objects::{
 };
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The directory of the file cache, in that of the database.
 const CACHE_DIR: &str = "file-cache";
@@ -22,6 +23,9 @@ const MACHINE_ID: &str = "/etc/machine-id";
 /// Threads that read ahead, and threads that upload.
 const READ_THREADS: usize = 4;
 const UPLOAD_THREADS: usize = 1;
+
+/// How long a close waits for a store that may not answer.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Where `dir` lies, in one line.
 fn place_of(dir: &Path, files: &dyn Files) -> Result<String> {
@@ -94,6 +98,7 @@ pub fn open_cold_store(
         cache_files: files,
         cache_dir: Some(dir.join(CACHE_DIR)),
         cache_bytes,
+        close_patience: CLOSE_PATIENCE,
         read_jobs: threads("firn-fetch", READ_THREADS)?,
         upload_jobs: threads("firn-upload", UPLOAD_THREADS)?,
     }))
@@ -127,6 +132,7 @@ pub fn open_to_read(url: &str, dir: &Path) -> Result<Arc<ColdStore>> {
         cache_files: files,
         cache_dir: None,
         cache_bytes: 0,
+        close_patience: CLOSE_PATIENCE,
         read_jobs: Arc::new(NoJobs),
         upload_jobs: Arc::new(NoJobs),
     }))

@@ -259,7 +259,8 @@ impl FileStore {
     }
 
     /// Opens an SST for reading by blocks. `checksum` is that of all its bytes, from the manifest.
-    /// Reads of queries set `last_read_s` to the time of [`Self::set_read_clock`].
+    /// Reads of queries set `last_read_s`, if there is one, to the time of
+    /// [`Self::set_read_clock`].
     ///
     /// # Errors
     /// `NotFound`, `Io`.
@@ -267,14 +268,20 @@ impl FileStore {
         &self,
         id: FileId,
         checksum: u64,
-        last_read_s: &Arc<AtomicU64>,
+        last_read_s: Option<&Arc<AtomicU64>>,
     ) -> Result<BlockFile> {
         let file = BlockFile::new(self.open(id)?, self.pool.as_ref(), (id, checksum));
-        // Without an object store nobody asks.
-        Ok(match self.remote {
-            Some(_) => file.with_read_mark(Arc::clone(last_read_s), Arc::clone(&self.read_clock_s)),
+        Ok(match last_read_s {
+            Some(mark) => file.with_read_mark(Arc::clone(mark), Arc::clone(&self.read_clock_s)),
             None => file,
         })
+    }
+
+    /// What notes the last read of a file, which counts as read now. `None` without an object
+    /// store.
+    pub fn new_read_mark(&self) -> Option<Arc<AtomicU64>> {
+        self.remote.as_ref()?;
+        Some(Arc::new(AtomicU64::new(self.read_clock_s())))
     }
 
     /// The clock by which reads of files are noted, seconds. It stands still between calls of

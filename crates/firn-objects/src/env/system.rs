@@ -197,6 +197,9 @@ impl LocalFile for SystemFile {
     }
 }
 
+/// How long a drop of the threads waits for jobs under way.
+const DROP_PATIENCE: Duration = Duration::from_secs(10);
+
 /// A fixed number of threads, which end when this is dropped: after the jobs that they are in, and
 /// without those that wait.
 pub struct Threads {
@@ -208,12 +211,16 @@ pub struct Threads {
 struct ThreadsShared {
     queue: Mutex<JobQueue>,
     added: Condvar,
+    /// A thread has ended.
+    ended: Condvar,
 }
 
 #[derive(Default)]
 struct JobQueue {
     jobs: VecDeque<Job>,
     ends: bool,
+    /// Number of threads that have ended.
+    ended: usize,
 }
 
 impl Threads {
@@ -248,6 +255,8 @@ impl ThreadsShared {
             let _ = catch_unwind(AssertUnwindSafe(job));
             queue = self.queue.lock();
         }
+        queue.ended += 1;
+        self.ended.notify_all();
     }
 }
 
@@ -271,9 +280,19 @@ impl Drop for Threads {
         self.shared.added.notify_all();
         // Jobs may own what locks the queue when it is dropped.
         drop(left);
+        // A job may own the last handle of the threads that it runs in.
+        let own = thread::current().id();
+        let is_own = |handle: &JoinHandle<()>| handle.thread().id() == own;
+        let others = self.threads.iter().filter(|handle| !is_own(handle)).count();
+        let run_on = |queue: &mut JobQueue| queue.ended < others;
+        let waited = {
+            let mut queue = self.shared.queue.lock();
+            // A call of a network file system may never return. Its thread is left to itself.
+            let ended = &self.shared.ended;
+            ended.wait_while_for(&mut queue, run_on, DROP_PATIENCE)
+        };
         for handle in self.threads.drain(..) {
-            // A job may own the last handle of the threads that it runs in.
-            if handle.thread().id() != thread::current().id() {
+            if !waited.timed_out() && !is_own(&handle) {
                 let _ = handle.join();
             }
         }

@@ -1,13 +1,15 @@
 //! Copies of a data directory, which share the id of the database with the original.
 
-use crate::world::{MINUTE_US, STORE, World};
+use crate::world::{HookedStore, MINUTE_US, STORE, World};
 use firn::base::options::Tier;
 use firn::base::{Error, ErrorKind};
+use firn::store::RemoteFiles;
 use firn_objects::mem::{MemFiles, MemObjects};
-use firn_objects::{Files, ObjectStore, Open};
+use firn_objects::{Clock, Files, ObjectStore, Open};
 use firn_tier::Ownership;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
 /// A closed database with all files of the last level in the store.
 fn original(seed: u64) -> World {
@@ -223,6 +225,162 @@ fn an_original_learns_that_a_clone_is_the_owner() {
     world.check_rows(1000);
     clone.check_rows(1000);
     clone.check_places();
+}
+
+/// A world over a store with a hook, which is opened.
+fn hooked(world: &mut World) -> Arc<HookedStore> {
+    let store = Arc::new(HookedStore {
+        store: Arc::clone(&world.objects),
+        after_owner: Mutex::default(),
+    });
+    let shared: Arc<dyn ObjectStore> = Arc::<HookedStore>::clone(&store);
+    world.try_open(shared).unwrap();
+    store
+}
+
+/// An original that is stopped after it has asked who the owner is, and before it acts.
+#[test]
+fn an_original_that_is_stopped_before_a_change_does_not_make_it() {
+    for change in ["delete", "upload", "beat"] {
+        let mut world = original(50);
+        world.cache_bytes = 0;
+        let store = hooked(&mut world);
+        world.set_tier(Tier::Cold);
+        world.try_write(&[(1, Some(5))]).unwrap();
+        world.db().compact_all().unwrap();
+        world.move_all();
+        match change {
+            "delete" => world.pass(11 * MINUTE_US),
+            "upload" => {
+                world.try_write(&[(1, Some(6))]).unwrap();
+                world.db().compact_all().unwrap();
+            }
+            _ => {}
+        }
+        let clone = Arc::new(Mutex::new(clone_of(&world, 51)));
+        let (taking, clock) = (Arc::clone(&clone), Arc::clone(&world.clock));
+        let objects = Arc::clone(&world.objects);
+        let before = Arc::new(Mutex::new(Default::default()));
+        let noted = Arc::clone(&before);
+        let takes_over = move || {
+            let mut clone = taking.lock().unwrap();
+            clone.set_tier(Tier::Cold);
+            clone.try_write(&[(2, Some(6))]).unwrap();
+            clone.db().compact_all().unwrap();
+            clone.move_all();
+            assert_eq!(clone.cold().stats().ownership, Ownership::Ours);
+            clock.sleep_us(5 * MINUTE_US);
+            *noted.lock().unwrap() = objects.contents();
+        };
+        *store.after_owner.lock().unwrap() = Some(Box::new(takes_over));
+        match change {
+            "beat" => {
+                world.pass(2 * MINUTE_US);
+                world.cold().beat();
+            }
+            _ => is_refused(&world.db().tier_step().unwrap_err()),
+        }
+        assert!(store.after_owner.lock().unwrap().is_none(), "{change}");
+        assert_eq!(
+            world.objects.contents(),
+            *before.lock().unwrap(),
+            "{change}"
+        );
+        assert_eq!(
+            world.cold().stats().ownership,
+            Ownership::Others,
+            "{change}"
+        );
+        clone.lock().unwrap().check_places();
+    }
+}
+
+/// A put of an earlier owner is executed late. The owner says again that it is the one, before it
+/// changes anything else.
+#[test]
+fn a_late_put_of_an_earlier_owner_makes_it_no_owner() {
+    let mut world = original(52);
+    world.open();
+    world.set_tier(Tier::Cold);
+    world.try_write(&[(1, Some(5))]).unwrap();
+    world.db().compact_all().unwrap();
+    world.move_all();
+    let text = |world: &World| world.objects.get(firn_tier::OWNER).unwrap();
+    let earlier = text(&world);
+    let mut clone = clone_of(&world, 53);
+    clone.set_tier(Tier::Cold);
+    clone.try_write(&[(2, Some(6))]).unwrap();
+    clone.db().compact_all().unwrap();
+    clone.move_all();
+    assert_ne!(text(&world), earlier);
+    world
+        .objects
+        .put(firn_tier::OWNER, earlier.clone())
+        .unwrap();
+    clone.pass(11 * MINUTE_US);
+    clone.db().tier_step().unwrap();
+    assert_ne!(text(&world), earlier);
+    // Not even a minute passes.
+    world
+        .objects
+        .put(firn_tier::OWNER, earlier.clone())
+        .unwrap();
+    clone.try_write(&[(3, Some(7))]).unwrap();
+    clone.db().compact_all().unwrap();
+    assert!(clone.db().tier_step().unwrap());
+    assert_ne!(text(&world), earlier);
+    world.pass(2 * MINUTE_US);
+    world.cold().beat();
+    assert_eq!(world.cold().stats().ownership, Ownership::Others);
+}
+
+/// A sweep of a copy, or of a database without a store of its own, lists nothing.
+#[test]
+fn a_sweep_asks_first_whose_the_store_is() {
+    let world = original(54);
+    let mut copy = copy_of(&world, 55, "there");
+    let mut stranger = World::new(56);
+    stranger.cache_files = Arc::clone(&copy.cache_files);
+    for world in [&mut copy, &mut stranger] {
+        world.open();
+        world.set_tier(Tier::Cold);
+        let _ = world.db().tier_step();
+        world.pass(11 * MINUTE_US);
+        let _ = world.db().tier_step();
+        world.pass(25 * 60 * MINUTE_US);
+        let _ = world.db().tier_step();
+        let stats = world.cold().stats();
+        assert!(stats.gets.requests > 0);
+        assert_eq!((stats.lists.requests, stats.deletes.requests), (0, 0));
+        assert!(!world.has_cache(), "the cache was opened");
+    }
+}
+
+/// A call of a network file system may never return.
+#[test]
+fn a_close_does_not_wait_for_a_store_that_hangs() {
+    let mut world = original(57);
+    world.close_patience = Duration::from_millis(50);
+    let store = hooked(&mut world);
+    world.set_tier(Tier::Cold);
+    world.try_write(&[(1, Some(5))]).unwrap();
+    world.db().compact_all().unwrap();
+    world.move_all();
+    let (release, released) = mpsc::channel::<()>();
+    let hangs = move || {
+        let _ = released.recv();
+    };
+    *store.after_owner.lock().unwrap() = Some(Box::new(hangs));
+    let before = world.objects.contents();
+    world.close();
+    assert!(store.after_owner.lock().unwrap().is_none(), "it has asked");
+    assert_eq!(world.objects.contents(), before);
+    drop(release);
+    // It has not said that it is gone, so the next one waits.
+    world.open();
+    world.check_rows(1000);
+    world.load(0..10, 2);
+    assert!(world.move_all() > 0);
 }
 
 /// An object that another owner has deleted is not damaged.

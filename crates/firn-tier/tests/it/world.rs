@@ -10,15 +10,16 @@ use firn::txn::{Isolation, Transaction};
 use firn::version::{FileLocation, ManifestState, PlacedFile};
 use firn_objects::mem::{MemFiles, MemObjects, VirtualClock};
 use firn_objects::{
-    Clock, Deadlines, Job, Jobs, ObjectInfo, ObjectStore, Page, PartTag, PutNew, Threads, UploadId,
-    UploadInfo,
+    Clock, Deadlines, Files, Job, Jobs, ObjectInfo, ObjectStore, Page, PartTag, PutNew, Threads,
+    UploadId, UploadInfo,
 };
 use firn_tier::{ColdStore, ColdStoreParts, OwnerFile, object_name};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use xxhash_rust::xxh3::xxh3_64;
 
 const DIR: &str = "/db";
@@ -131,6 +132,62 @@ impl ObjectStore for MortalStore {
     }
 }
 
+/// What happens after an answer.
+pub type Hook = Box<dyn FnOnce() + Send>;
+
+/// A store that calls a hook once, after the answer to the next request for the owner.
+pub struct HookedStore {
+    pub store: Arc<MemObjects>,
+    pub after_owner: Mutex<Option<Hook>>,
+}
+
+impl ObjectStore for HookedStore {
+    fn put(&self, name: &str, bytes: Bytes) -> Answer<()> {
+        self.store.put(name, bytes)
+    }
+    fn put_new(&self, name: &str, bytes: Bytes) -> Answer<PutNew> {
+        self.store.put_new(name, bytes)
+    }
+    fn get(&self, name: &str) -> Answer<Bytes> {
+        let answer = self.store.get(name);
+        let hook = match name {
+            firn_tier::OWNER => self.after_owner.lock().unwrap().take(),
+            _ => None,
+        };
+        if let Some(hook) = hook {
+            hook();
+        }
+        answer
+    }
+    fn get_range(&self, name: &str, range: Range<u64>) -> Answer<Bytes> {
+        self.store.get_range(name, range)
+    }
+    fn head(&self, name: &str) -> Answer<ObjectInfo> {
+        self.store.head(name)
+    }
+    fn list_page(&self, prefix: &str, token: Option<&str>) -> Answer<Page<ObjectInfo>> {
+        self.store.list_page(prefix, token)
+    }
+    fn delete(&self, name: &str) -> Answer<()> {
+        self.store.delete(name)
+    }
+    fn begin_upload(&self, name: &str) -> Answer<UploadId> {
+        self.store.begin_upload(name)
+    }
+    fn put_part(&self, name: &str, id: &UploadId, index: u32, bytes: Bytes) -> Answer<PartTag> {
+        self.store.put_part(name, id, index, bytes)
+    }
+    fn complete_upload(&self, name: &str, id: &UploadId, parts: &[PartTag]) -> Answer<()> {
+        self.store.complete_upload(name, id, parts)
+    }
+    fn abort_upload(&self, name: &str, id: &UploadId) -> Answer<()> {
+        self.store.abort_upload(name, id)
+    }
+    fn list_uploads_page(&self, prefix: &str, token: Option<&str>) -> Answer<Page<UploadInfo>> {
+        self.store.list_uploads_page(prefix, token)
+    }
+}
+
 /// See the module.
 pub struct World {
     pub env: MemEnv,
@@ -145,6 +202,8 @@ pub struct World {
     pub block_cache_bytes: u64,
     /// Uploads run in a thread, and not where they are submitted.
     pub has_upload_thread: bool,
+    pub close_patience: Duration,
+    pub target_file_size: u64,
     db: Option<(Arc<Db>, Arc<ColdStore>)>,
 }
 
@@ -167,6 +226,8 @@ impl World {
             // Blocks come from files.
             block_cache_bytes: 16 << 10,
             has_upload_thread: false,
+            close_patience: Duration::from_secs(5),
+            target_file_size: 32 << 10,
             db: None,
         }
     }
@@ -175,7 +236,7 @@ impl World {
         Options {
             background_jobs: 0,
             wal_segment_size: 64 << 10,
-            target_file_size: 32 << 10,
+            target_file_size: self.target_file_size,
             block_size: 512,
             block_cache_size: self.block_cache_bytes,
             row_cache_size: 0,
@@ -202,6 +263,7 @@ impl World {
             cache_files: Arc::<MemFiles>::clone(&self.cache_files),
             cache_dir: Some(CACHE.into()),
             cache_bytes: self.cache_bytes,
+            close_patience: self.close_patience,
             read_jobs: Arc::new(Inline),
             upload_jobs: match self.has_upload_thread {
                 true => Arc::new(Threads::start("upload", 1).unwrap()),
@@ -255,6 +317,12 @@ impl World {
         std::mem::forget(self.db.take());
         self.env = env;
         self.cache_files.crash();
+    }
+
+    /// Whether the file cache was ever opened.
+    pub fn has_cache(&self) -> bool {
+        let entries = self.cache_files.list(Path::new("/")).unwrap();
+        entries.iter().any(|entry| CACHE.ends_with(&entry.name))
     }
 
     /// Id and name of the object of each file, wherever the file is.

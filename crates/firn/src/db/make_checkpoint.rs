@@ -15,8 +15,8 @@ impl Db {
     /// # Errors
     /// Those of [`backup::checkpoint`] and of [`Self::flush`].
     pub fn checkpoint(&self, target: &Path, flush: bool) -> Result<Checkpoint> {
-        let remote = RemoteInCheckpoint::Copied(&mut |_, _| Ok(()));
-        self.checkpoint_with(target, flush, remote)
+        let mut each = |_, _| Ok(());
+        self.checkpoint_with(target, flush, RemoteInCheckpoint::Copied(&mut each))
     }
 
     /// As [`Self::checkpoint`]; `remote` says what becomes of the files of the object store.

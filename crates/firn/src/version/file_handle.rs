@@ -183,8 +183,8 @@ struct FileLife {
     source: Arc<FileSource>,
     end: AtomicU8,
     /// When a query last read the file, by the read clock of the store; at first, when the handle
-    /// was made. Seconds.
-    last_read_s: Arc<AtomicU64>,
+    /// was made. Seconds. `None` without an object store: nobody asks.
+    last_read_s: Option<Arc<AtomicU64>>,
 }
 
 /// The fate of a file when the last version that contains it is dropped.
@@ -221,7 +221,7 @@ impl FileHandle {
             file_id: meta.file_id,
             size: meta.size,
             location: meta.location,
-            last_read_s: Arc::new(AtomicU64::new(source.store.read_clock_s())),
+            last_read_s: source.store.new_read_mark(),
             source: Arc::clone(&source),
             end: AtomicU8::new(FileFate::None as u8),
         });
@@ -376,17 +376,16 @@ impl FileHandle {
                 .open_remote(&self.meta.as_remote(), life)?;
             return Ok((remote, name));
         }
-        let file =
-            match self
-                .source
-                .store
-                .open_blocks(id, self.meta.checksum, &self.life.last_read_s)
-            {
-                Err(e) if *e.kind() == ErrorKind::NotFound => {
-                    return Err(Error::corruption(name, 0, "the file is missing"));
-                }
-                opened => opened?,
-            };
+        let file = match self.source.store.open_blocks(
+            id,
+            self.meta.checksum,
+            self.life.last_read_s.as_ref(),
+        ) {
+            Err(e) if *e.kind() == ErrorKind::NotFound => {
+                return Err(Error::corruption(name, 0, "the file is missing"));
+            }
+            opened => opened?,
+        };
         let size = file.file().size()?;
         if size != self.meta.size {
             let what = format!("{size} bytes, the manifest says {}", self.meta.size);
@@ -395,9 +394,11 @@ impl FileHandle {
         Ok((file, name))
     }
 
-    /// When a query last read the file, by the read clock of the store: seconds.
+    /// When a query last read the file, by the read clock of the store: seconds. 0 without an
+    /// object store.
     pub fn last_read_s(&self) -> u64 {
-        self.life.last_read_s.load(Ordering::Relaxed)
+        let mark = self.life.last_read_s.as_ref();
+        mark.map_or(0, |mark| mark.load(Ordering::Relaxed))
     }
 
     /// Records that a durable edit has removed the file from the tree.

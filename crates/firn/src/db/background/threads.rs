@@ -314,6 +314,7 @@ pub(in crate::db) struct BackgroundThreads {
     work: Arc<BackgroundWork>,
     threads: Vec<JoinHandle<()>>,
     archive: Option<AbandonableThread>,
+    tier: Option<AbandonableThread>,
 }
 
 /// A thread for which the database waits only a limited time when it closes, and which it then
@@ -356,6 +357,7 @@ impl BackgroundThreads {
             work: Arc::clone(work),
             threads: Vec::new(),
             archive: None,
+            tier: None,
         };
         match started.start_all() {
             Ok(()) => Ok(started),
@@ -373,7 +375,8 @@ impl BackgroundThreads {
         self.add("firn-delete", BackgroundWork::delete_loop)?;
         self.add("firn-blobs", BackgroundWork::blob_loop)?;
         if work.versions.source().store().remote().is_some() {
-            self.add("firn-tier", BackgroundWork::tier_loop)?;
+            let tier = BackgroundWork::tier_loop;
+            self.tier = Some(AbandonableThread::start(&work, "firn-tier", tier)?);
         }
         if !work.options.ephemeral {
             self.add("firn-pins", BackgroundWork::pins_loop)?;
@@ -396,8 +399,8 @@ impl BackgroundThreads {
         Ok(())
     }
 
-    /// Ends the threads. Abandons the archive thread if it does not end within `patience`: that
-    /// thread then does no further step.
+    /// Ends the threads. Abandons the archive thread and the one that moves files to and from the
+    /// object store if they do not end within `patience`: they then do no further step.
     pub(in crate::db) fn stop(self, patience: Duration) {
         self.work.stopping.store(true, Ordering::Release);
         self.work.blobs.stop_collecting();
@@ -417,6 +420,13 @@ impl BackgroundThreads {
         }
         if let Some(thread) = self.archive {
             self.work.await_archive(thread, patience);
+        }
+        if let Some(thread) = self.tier
+            && !thread.join_within(patience)
+        {
+            // Its call of a network file system may never return. It edits no manifest any more.
+            let message = "the object store does not answer, and the thread that moves files is left to itself";
+            self.work.options.listener.log(Severity::Error, message);
         }
     }
 }

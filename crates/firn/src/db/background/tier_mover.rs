@@ -143,7 +143,9 @@ impl BackgroundWork {
             first.is_some_and(|held| held.index == CATALOG_INDEX)
         };
         if tier == Tier::Cold && self.is_disk_short(mover) {
-            let TierMover { coldest, skipped, .. } = mover;
+            let TierMover {
+                coldest, skipped, ..
+            } = mover;
             let may_leave = |file: &FileHandle| {
                 file.location == FileLocation::Local
                     && !has_catalog(file)
@@ -269,6 +271,8 @@ impl BackgroundWork {
     /// Says in the manifest that a file is at `to`. Returns false if it has left the tree.
     fn relocate(&self, file: &FileHandle, to: FileLocation) -> Result<bool> {
         let _in_order = self.install.lock();
+        // The close may have left this thread to itself.
+        check_stopping(&self.stopping)?;
         let version = self.versions.relocate(file.meta(), to)?;
         Ok(version.map(|version| self.publish(version, &[])).is_some())
     }

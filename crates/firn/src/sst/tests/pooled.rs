@@ -43,10 +43,7 @@ impl Pooled {
     fn open_as(&self, checksum: u64) -> Arc<SstReader> {
         let cache = Arc::new(SstBlockCache::new(16 << 20));
         cache.set_room(16 << 20, 0);
-        let file = self
-            .store
-            .open_blocks(FILE_ID, checksum, &Arc::default())
-            .unwrap();
+        let file = self.store.open_blocks(FILE_ID, checksum, None).unwrap();
         SstReader::open_at(file, FILE_ID, NAME.into(), cache, OpenHints::default()).unwrap()
     }
 

@@ -1,7 +1,7 @@
 //! Deletes objects that no version needs and the manifest has listed for deletion.
 
 use super::VersionSet;
-use crate::base::Result;
+use crate::base::{Result, check_stopping};
 use crate::version::{DeferredDeletion, Edit, FileLocation};
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -93,6 +93,8 @@ impl VersionSet {
             objects.deleted.push_back((done_us, id));
             step.deleted += 1;
         }
+        // The close may have left this thread to itself.
+        check_stopping(stopping)?;
         step.done = self.say_deleted(&mut objects, now_us)?;
         step.left = (objects.waiting.len() + objects.deleted.len()) as u64;
         failure.map_or(Ok(step), Err)
