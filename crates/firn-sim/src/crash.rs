@@ -88,6 +88,40 @@ pub fn crash_run(seed: u64) -> Result<Stats, Failure> {
         .map_err(|failure| failure.within(format_args!("crash seed {seed}")))
 }
 
+/// Runs random work with several crashes, while files move to and from an object store whose
+/// requests are slow, fail, or are executed without an answer, twice or late.
+///
+/// # Errors
+/// A [`Failure`] that describes the lost or wrong data, the lost object or the one left over, or
+/// the call that failed.
+pub fn cold_files_run(seed: u64) -> Result<Stats, Failure> {
+    let mut world = World::with_store(seed, mode_of(seed));
+    let run = |world: &mut World| {
+        let mut opened = false;
+        for generation in 0..2 + seed % 4 {
+            world.crash_at_sync(1 + (seed * 29 + generation * 13) % 200);
+            let work = match opened {
+                false => world.recover().and_then(|()| world.steps(300)),
+                true => world.steps(300),
+            };
+            opened = true;
+            if !survive(world, work, true)? {
+                let end = world.random_end();
+                world.crash(end, true)?;
+            }
+            world.check_objects()?;
+        }
+        world.steps(60)?;
+        world.check_latest()?;
+        world.reopen()?;
+        world.check_swept()?;
+        world.check_latest()
+    };
+    let done = run(&mut world).map_err(failure_of);
+    done.map(|()| world.stats())
+        .map_err(|failure| failure.within(format_args!("cold seed {seed}")))
+}
+
 /// Runs random work on a disk that becomes full. The environment dies at random syncs and changes
 /// of names, several times, also during the opens, while the disk stays full or nearly full. At the
 /// end there is room again.

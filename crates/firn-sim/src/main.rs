@@ -7,6 +7,7 @@
 //! - `model`: random work against the model, without crashes (`--steps`, 20000).
 //! - `crash`: crashes at random syncs. `sync`: a power cut at each sync of a workload (`--steps`,
 //!   300).
+//! - `cold`: crashes while files move to and from an object store with faults.
 //! - `full`: crashes at random syncs and changes of names, and during opens, on a full disk.
 //! - `fault`: injected failures. `rot`: flipped bits, and damaged files under steady writes
 //!   (`--steps`, 600).
@@ -34,7 +35,7 @@ use std::fmt::Debug;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: firn-sim crash|sync|full|fault|rot|model|point|load|load-point|bank|concurrent|compaction|scale [--runs N | --seconds S] [--seed N] [--steps N] [--files N] [--tables N] [--dir PATH]";
+const USAGE: &str = "usage: firn-sim crash|sync|cold|full|fault|rot|model|point|load|load-point|bank|concurrent|compaction|scale [--runs N | --seconds S] [--seed N] [--steps N] [--files N] [--tables N] [--dir PATH]";
 
 struct Args {
     kind: String,
@@ -118,6 +119,7 @@ fn main() -> ExitCode {
     };
     match args.kind.as_str() {
         "crash" => args.series(crash::crash_run, Stats::add),
+        "cold" => args.series(crash::cold_files_run, Stats::add),
         "full" => args.series(crash::full_disk_run, Stats::add),
         "sync" => args.series(
             |seed| crash::every_sync_run(seed, args.steps_or(300)),

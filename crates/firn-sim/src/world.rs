@@ -12,6 +12,7 @@ mod bit_rot;
 mod blob_values;
 mod check;
 mod checkpoint;
+mod cold_files;
 mod ddl;
 mod point_in_time;
 mod power;
@@ -24,9 +25,10 @@ use crate::model::{Event, Model};
 use crate::tiny_options::{chance, one_of, tiny};
 pub use bit_rot::FlipOutcome;
 use checkpoint::KeptCheckpoint;
+use cold_files::ColdSide;
 use firn::base::options::{CommitDurability, Options};
 use firn::base::{Error, ErrorKind, IndexId, Result};
-use firn::db::Db;
+use firn::db::{Attached, Db};
 use firn::env::{Env, MemEnv};
 use firn::txn::LockMode;
 pub use power::End;
@@ -34,7 +36,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use session::Session;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Index ids of entries that belong to no table. The catalog assigns ids far below them.
@@ -85,6 +87,8 @@ pub struct Stats {
     pub checkpoints: u64,
     /// Recoveries of a backup to a point in the log archive.
     pub points: u64,
+    /// Files moved to or from the object store.
+    pub moved: u64,
 }
 
 impl Stats {
@@ -99,6 +103,7 @@ impl Stats {
         self.prepared += other.prepared;
         self.checkpoints += other.checkpoints;
         self.points += other.points;
+        self.moved += other.moved;
     }
 }
 
@@ -111,6 +116,8 @@ pub struct World {
     env: MemEnv,
     wrap: Wrap,
     options: Options,
+    /// The object store, if the database has one.
+    cold: Option<ColdSide>,
     db: Option<Arc<Db>>,
     history: Model,
     sessions: Vec<Session>,
@@ -164,6 +171,7 @@ impl World {
             env,
             wrap,
             options,
+            cold: None,
             db: None,
             history: Model::default(),
             sessions: Vec::new(),
@@ -205,13 +213,20 @@ impl World {
         self.db.as_ref().expect("recovered")
     }
 
+    /// What a process on the disk `env` is attached to. No two processes have one directory as
+    /// their cache.
+    fn attached(&self, env: &MemEnv, cache_dir: Option<PathBuf>) -> Attached {
+        let cold = self.cold.as_ref().map(|cold| cold.attach(env, cache_dir));
+        Attached {
+            remote: cold.map(|cold| cold as _),
+            ..Attached::default()
+        }
+    }
+
     fn start(&self) -> Result<Arc<Db>> {
-        Db::open(
-            (self.wrap)(&self.env),
-            Path::new(DIR),
-            self.options.clone(),
-            None,
-        )
+        let attached = self.attached(&self.env, Some("/cache".into()));
+        let env = (self.wrap)(&self.env);
+        Db::open_with(env, Path::new(DIR), self.options.clone(), None, attached)
     }
 
     /// Call this before calls of the environment, removals among them, are made to fail. Until the
@@ -231,6 +246,9 @@ impl World {
 
     fn step(&mut self) -> Result<(), StepEnd> {
         self.stats.steps += 1;
+        if self.is_tier_step() {
+            return self.tier_step();
+        }
         match self.rng.random_range(0..1000) {
             // After a fault there may be no session left.
             0..900 if self.sessions.is_empty() => Ok(()),

@@ -181,7 +181,7 @@ impl World {
         ensure!(retired.is_empty(), "at rest, {retired:?} are still noted");
         let levels = db.levels();
         let (last, above) = levels.split_last().expect("levels");
-        let files: u64 = levels.iter().map(|level| level.files).sum();
+        let files = db.places().local.files;
         ensure!(
             above.iter().all(|level| level.files == 0),
             "at rest, files lie above the last level: {levels:?}"
@@ -230,8 +230,7 @@ impl World {
     /// Checks that recovery removed the files that transactions had spilled before they were lost
     /// in the crash.
     pub(super) fn check_recovered_files(&self) -> Result<(), StepEnd> {
-        let levels = self.db().levels();
-        self.check_files(levels.iter().map(|level| level.files).sum())
+        self.check_files(self.db().places().local.files)
     }
 }
 

@@ -134,7 +134,8 @@ impl World {
         drop(copy);
         // The copy of the disk holds the database as a kill would leave it. So the database may
         // show any moment from the durable one on.
-        let db = Db::open(env, Path::new(DIR), options, None)?;
+        let attached = self.attached(&disk, None);
+        let db = Db::open_with(env, Path::new(DIR), options, None, attached)?;
         let seen = self.see_in(&db)?;
         let found = (self.history.durable()..=self.history.now()).any(|at| {
             self.difference(&seen, at, &self.history.side_at(at))

@@ -128,6 +128,9 @@ impl World {
             End::Kill => self.env.kill(),
         };
         self.db = None;
+        if let Some(cold) = &self.cold {
+            cold.die(end);
+        }
         self.env = next;
     }
 

@@ -1,6 +1,7 @@
 //! Power cuts and kills.
 
-use firn_sim::crash::{crash_run, every_sync_run, full_disk_run};
+use firn_sim::crash::{cold_files_run, crash_run, every_sync_run, full_disk_run};
+use firn_sim::world::Stats;
 
 #[test]
 fn nothing_acknowledged_is_lost_at_random_crashes() {
@@ -22,6 +23,15 @@ fn nothing_acknowledged_is_lost_at_crashes_on_a_full_disk() {
     for seed in (0..150).chain(found).chain(unremoved) {
         full_disk_run(seed).unwrap();
     }
+}
+
+#[test]
+fn nothing_is_lost_or_left_over_while_files_move() {
+    let mut all = Stats::default();
+    for seed in 0..100 {
+        all.add(&cold_files_run(seed).unwrap());
+    }
+    assert!(all.moved > 500 && all.crashes > 200, "{all:?}");
 }
 
 #[test]
