@@ -1583,7 +1583,8 @@ enum firn_status firn_open(const struct firn_config *config,
                            struct firn_db **out);
 
 // Closes the database. On return, all commits are durable, and background threads have ended,
-// except for one that hangs in a file operation of the log archive: it makes no callback any more.
+// except for those that hang in a file operation of the log archive or of the object store: they
+// make no callback any more. The second one keeps the data directory locked until it ends.
 // The handle is freed even if an error is returned. This library must stay loaded: its code runs
 // in that thread, and at the end of each thread that has called it.
 //

@@ -96,8 +96,12 @@ pub struct Db {
     /// Number of ephemeral databases that were opened beside this one.
     ephemeral_opened: AtomicU64,
     env: Arc<dyn Env>,
-    _lock: Box<dyn Send + Sync>,
+    _lock: DirectoryLock,
 }
+
+/// The lock of the data directory. A thread that the close may leave to itself holds it, too, so
+/// that nobody opens the directory while that thread may still touch its files.
+type DirectoryLock = Arc<dyn Send + Sync>;
 
 /// Services of other machines for a database.
 #[derive(Default)]
@@ -192,7 +196,7 @@ impl Db {
             }
         };
         env.create_dir_all(dir)?;
-        let lock = env.lock(&dir.join("LOCK"))?;
+        let lock: DirectoryLock = Arc::from(env.lock(&dir.join("LOCK"))?);
         // Keep the directory open, so that syncing it never fails for lack of a file descriptor.
         env.keep_dir_open(dir)?;
         let listener = Arc::clone(&options.listener);
@@ -449,7 +453,7 @@ impl Db {
 
         let background = match work.options.background_jobs {
             0 => None,
-            _ => Some(BackgroundThreads::start(&work)?),
+            _ => Some(BackgroundThreads::start(&work, &lock)?),
         };
         let db = Arc::new(Self {
             work,

@@ -15,7 +15,7 @@ use crate::backup::Archiver;
 use crate::base::event_listener::Severity;
 use crate::base::{Error, ErrorKind, Result};
 use crate::compaction::RestGoal;
-use crate::db::ARCHIVE_PATIENCE;
+use crate::db::{ARCHIVE_PATIENCE, DirectoryLock};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -326,11 +326,18 @@ struct AbandonableThread {
 }
 
 impl AbandonableThread {
-    fn start(work: &Arc<BackgroundWork>, name: &str, body: fn(&BackgroundWork)) -> Result<Self> {
+    /// The thread keeps `kept` until it ends.
+    fn start(
+        work: &Arc<BackgroundWork>,
+        name: &str,
+        body: fn(&BackgroundWork),
+        kept: Option<DirectoryLock>,
+    ) -> Result<Self> {
         let (alive, ended) = mpsc::channel();
         let thread = spawn(work, name, move |work| {
             let _alive: Sender<()> = alive;
             body(work);
+            drop(kept);
         })?;
         Ok(Self { thread, ended })
     }
@@ -347,19 +354,19 @@ impl AbandonableThread {
 }
 
 impl BackgroundThreads {
-    /// Starts the threads of an open database.
+    /// Starts the threads of an open database, whose directory `lock` locks.
     ///
     /// # Errors
     /// `Io` if the system has no room for another thread. Those that have started are ended: with
     /// the lock of the directory gone, they would work on files that another open takes over.
-    pub(in crate::db) fn start(work: &Arc<BackgroundWork>) -> Result<Self> {
+    pub(in crate::db) fn start(work: &Arc<BackgroundWork>, lock: &DirectoryLock) -> Result<Self> {
         let mut started = Self {
             work: Arc::clone(work),
             threads: Vec::new(),
             archive: None,
             tier: None,
         };
-        match started.start_all() {
+        match started.start_all(lock) {
             Ok(()) => Ok(started),
             Err(e) => {
                 started.stop(ARCHIVE_PATIENCE);
@@ -368,7 +375,7 @@ impl BackgroundThreads {
         }
     }
 
-    fn start_all(&mut self) -> Result<()> {
+    fn start_all(&mut self, lock: &DirectoryLock) -> Result<()> {
         let work = Arc::clone(&self.work);
         self.add("firn-flush", BackgroundWork::flush_loop)?;
         self.add("firn-log", BackgroundWork::log_loop)?;
@@ -376,7 +383,8 @@ impl BackgroundThreads {
         self.add("firn-blobs", BackgroundWork::blob_loop)?;
         if work.versions.source().store().remote().is_some() {
             let tier = BackgroundWork::tier_loop;
-            self.tier = Some(AbandonableThread::start(&work, "firn-tier", tier)?);
+            let lock = Some(Arc::clone(lock));
+            self.tier = Some(AbandonableThread::start(&work, "firn-tier", tier, lock)?);
         }
         if !work.options.ephemeral {
             self.add("firn-pins", BackgroundWork::pins_loop)?;
@@ -389,7 +397,8 @@ impl BackgroundThreads {
         }
         if work.archiver.is_some() {
             let archive = BackgroundWork::archive_loop;
-            self.archive = Some(AbandonableThread::start(&work, "firn-archive", archive)?);
+            let thread = AbandonableThread::start(&work, "firn-archive", archive, None)?;
+            self.archive = Some(thread);
         }
         Ok(())
     }
@@ -424,8 +433,10 @@ impl BackgroundThreads {
         if let Some(thread) = self.tier
             && !thread.join_within(patience)
         {
-            // Its call of a network file system may never return. It edits no manifest any more.
-            let message = "the object store does not answer, and the thread that moves files is left to itself";
+            // Its call of a network file system may never return. It changes no file any more, and
+            // keeps the lock of the directory.
+            let message = "the object store does not answer, and the thread that moves files is left to itself: the \
+                           data directory cannot be opened again before the store answers, or this process ends";
             self.work.options.listener.log(Severity::Error, message);
         }
     }
@@ -435,7 +446,7 @@ impl BackgroundWork {
     /// Archives the last segments of the closed log in a thread, and waits at most `patience` for
     /// that thread.
     pub(in crate::db) fn archive_rest_within(self: &Arc<Self>, patience: Duration) {
-        match AbandonableThread::start(self, "firn-archive", Self::archive_rest) {
+        match AbandonableThread::start(self, "firn-archive", Self::archive_rest, None) {
             Ok(thread) => self.await_archive(thread, patience),
             // Without a thread, the wait for the archive would have no bound.
             Err(_) => self.leave_archive("no thread can be started for the archive of the log"),

@@ -81,6 +81,8 @@ impl BackgroundWork {
         let now_us = self.env.monotonic_micros();
         store.set_read_clock(now_us / 1_000_000);
         remote.beat();
+        // The close may have left this thread to itself, in any call of the store.
+        check_stopping(&self.stopping)?;
         // A store that refuses deletions must not keep files from moving: so these come behind, and
         // their failure is that of a step that has moved nothing.
         let moved = self.move_one_file(&mut mover, &*remote);
@@ -94,6 +96,7 @@ impl BackgroundWork {
             return Ok(true);
         }
         tidied?;
+        check_stopping(&self.stopping)?;
         if mover.reported.take().is_some() {
             let message = format!(
                 "files move to or from the object store {} again",
@@ -248,13 +251,17 @@ impl BackgroundWork {
     fn bring_back(&self, file: &FileHandle, remote: &dyn RemoteFiles) -> Result<bool> {
         let store = self.versions.source().store();
         store.check_room(store.dir(), file.size, "files stay in the object store")?;
+        check_stopping(&self.stopping)?;
         if !self.versions.begin_local_copy(file.file_id) {
             return Ok(false);
         }
         let copied = store.copy_remote(
             &file.meta().as_remote(),
             ReadClass::Compaction,
-            || store.create(file.file_id),
+            || {
+                check_stopping(&self.stopping)?;
+                store.create(file.file_id)
+            },
             |bytes| {
                 check_stopping(&self.stopping)?;
                 remote.beat();
@@ -262,6 +269,8 @@ impl BackgroundWork {
             },
         );
         if let Err(error) = copied {
+            // After a close, the next open removes the copy.
+            check_stopping(&self.stopping)?;
             self.versions.give_up_local_copy(file.file_id);
             return Err(error);
         }
@@ -277,3 +286,6 @@ impl BackgroundWork {
         Ok(version.map(|version| self.publish(version, &[])).is_some())
     }
 }
+
+#[cfg(test)]
+mod tests;
