@@ -24,6 +24,8 @@ std::atomic<bool> flushed_before{false};
 struct ArmedCheckpoint {
   std::mutex mutex;
   std::string path; /* Empty: none. */
+  /* It names files of the object store; otherwise it is refused if there are any. */
+  bool names_objects = false;
   /*
     The session that armed the checkpoint. Atomic, so that other sessions that end need not wait
     until the checkpoint is made.
@@ -79,6 +81,15 @@ bool wanted_path(THD* thd, st_mysql_value* value, const char* variable, std::str
   return true;
 }
 
+/*
+  How a checkpoint of this session treats files of the object store. `firn backup` copies them
+  itself. While commits wait, also for another session, they are not copied: that may take hours.
+*/
+firn_remote_files remote_files(THD* thd) {
+  if (sysvars::checkpoint_names_objects(thd)) return FIRN_REMOTE_NAMED;
+  return commit_blocker() ? FIRN_REMOTE_REFUSED : FIRN_REMOTE_COPIED;
+}
+
 /* Callback of the core while it copies files of the object store. */
 bool is_killed(void* thd, uint64_t, uint64_t) { return thd_kill_level(static_cast<THD*>(thd)) > THD_ABORT_SOFTLY; }
 
@@ -97,9 +108,7 @@ int create_checkpoint(THD* thd, st_mysql_sys_var*, void* save, st_mysql_value* v
     if (!wanted_path(thd, value, "firn_create_checkpoint", &path)) return 1;
     if (path.empty()) return 0;
     const bool flush = !flushed_before;
-    /* `firn backup` sends files of the object store itself: commits wait for the checkpoint. */
-    const bool names_remote = sysvars::backup_client(thd);
-    if (firn_checkpoint(database, path.c_str(), flush, names_remote, is_killed, thd) == FIRN_OK) return 0;
+    if (firn_checkpoint(database, path.c_str(), flush, remote_files(thd), is_killed, thd) == FIRN_OK) return 0;
     my_printf_error(ER_GET_ERRMSG, "FIRN: no checkpoint: %s", MYF(0), firn_last_error());
   } catch (const std::bad_alloc&) {
     my_error(ER_OUT_OF_RESOURCES, MYF(0));
@@ -126,6 +135,7 @@ int arm_checkpoint(THD* thd, st_mysql_sys_var*, void* save, st_mysql_value* valu
       return 1;
     }
     armed.path.swap(path);
+    armed.names_objects = sysvars::checkpoint_names_objects(thd);
     armed.owner = thd;
     return 0;
   } catch (const std::bad_alloc&) {
@@ -162,7 +172,8 @@ bool make_armed_checkpoint() {
   if (armed.path.empty()) return false;
   const MDL_ticket* blocker = commit_blocker();
   if (!blocker) return false;
-  const bool made = firn_checkpoint(database, armed.path.c_str(), false, true, is_killed, current_thd) == FIRN_OK;
+  const firn_remote_files remote = armed.names_objects ? FIRN_REMOTE_NAMED : FIRN_REMOTE_REFUSED;
+  const bool made = firn_checkpoint(database, armed.path.c_str(), false, remote, is_killed, current_thd) == FIRN_OK;
   armed.path.clear();
   if (!made)
     my_printf_error(ER_GET_ERRMSG, "FIRN: no checkpoint: %s", MYF(0), firn_last_error());

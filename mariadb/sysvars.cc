@@ -350,6 +350,12 @@ MYSQL_THDVAR_BOOL(
     "does not warn that mariadb-backup leaves them out.",
     nullptr, nullptr, false);
 
+MYSQL_THDVAR_BOOL(
+    checkpoint_names_objects, PLUGIN_VAR_OPCMDARG | PLUGIN_VAR_NOCMDOPT,
+    "For firn backup only, which copies files of the object store itself: checkpoints that the session makes "
+    "name these files and do not have them, so such a checkpoint is no backup.",
+    nullptr, nullptr, false);
+
 }  // namespace
 
 void set_core_options() {
@@ -363,6 +369,8 @@ void set_core_options() {
 bool log_is_archived() { return log_archive_dir && *log_archive_dir; }
 
 bool backup_client(THD* thd) { return thd && THDVAR(thd, backup_client); }
+
+bool checkpoint_names_objects(THD* thd) { return thd && THDVAR(thd, checkpoint_names_objects); }
 
 unsigned long lock_wait_timeout(THD* thd) { return THDVAR(thd, lock_wait_timeout); }
 
@@ -430,6 +438,7 @@ struct st_mysql_sys_var* all[] = {MYSQL_SYSVAR(data_dir),
                                   MYSQL_SYSVAR(create_checkpoint),
                                   MYSQL_SYSVAR(backup_checkpoint),
                                   MYSQL_SYSVAR(backup_client),
+                                  MYSQL_SYSVAR(checkpoint_names_objects),
                                   MYSQL_SYSVAR(log_archive_dir),
                                   MYSQL_SYSVAR(log_archive_timeout),
                                   MYSQL_SYSVAR(debug_disk),

@@ -12,6 +12,8 @@ extern struct st_mysql_sys_var* all[];
 unsigned long lock_wait_timeout(THD* thd);
 /* Whether the session makes a backup that includes FIRN tables (firn_backup_client). */
 bool backup_client(THD* thd);
+/* Whether its checkpoints name files of the object store (firn_checkpoint_names_objects). */
+bool checkpoint_names_objects(THD* thd);
 /* Whether the log archive is on (firn_log_archive_dir). */
 bool log_is_archived();
 /* A lock wait timeout rolls back the transaction, not only the statement. */

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -469,6 +470,30 @@ def test_a_backup_fails_without_the_store(own_server: Any, bucket: Bucket) -> No
     assert list((server.data / "#firn").glob("checkpoint-*")) == []
     bucket.start()
     firn("backup", target, *source)
+
+
+@pytest.mark.parametrize("armed", [False, True])
+def test_a_checkpoint_while_commits_wait_is_refused(
+    own_server: Any, directory: Path, armed: bool
+) -> None:
+    server = _filled(own_server, f"file://{directory}")
+    server.query("SET GLOBAL firn_tier = cold")
+    _wait_for(lambda: _is_remote(server), "all files are in the store")
+    target = _scratch("checkpoint")
+    variable = "firn_backup_checkpoint" if armed else "firn_create_checkpoint"
+    make = f"SET GLOBAL {variable} = '{target}'"
+    with contextlib.closing(server.connect()) as session, session.cursor() as cursor:
+        cursor.execute("SET SESSION firn_backup_client = 1")
+        cursor.execute("BACKUP STAGE START")
+        if armed:
+            cursor.execute(make)
+            make = "FLUSH ENGINE LOGS"
+        cursor.execute("BACKUP STAGE BLOCK_COMMIT")
+        with pytest.raises(pymysql.err.MySQLError, match="object store"):
+            cursor.execute(make)
+        assert not target.exists()
+        cursor.execute("BACKUP STAGE END")
+    _check(server)
 
 
 def test_a_checkpoint_stands_alone(own_server: Any, directory: Path) -> None:

@@ -188,6 +188,17 @@ typedef enum firn_wait {
   FIRN_SKIP_LOCKED = 2,
 } firn_wait;
 
+// How a checkpoint treats files of the object store.
+typedef enum firn_remote_files {
+  // They are copied into the checkpoint, of which `progress` hears, in bytes.
+  FIRN_REMOTE_COPIED = 0,
+  // They stay in the store, and as long as the checkpoint exists no object is deleted there. The
+  // caller copies the objects itself.
+  FIRN_REMOTE_NAMED = 1,
+  // No checkpoint is made if there are any.
+  FIRN_REMOTE_REFUSED = 2,
+} firn_remote_files;
+
 // Options that may change while the database is open.
 typedef enum firn_option {
   // `flush_log_at_trx_commit`: 0, 1 or 2.
@@ -1602,16 +1613,12 @@ enum firn_status firn_sync_log(const struct firn_db *db);
 // Makes a checkpoint of everything committed so far in `target`, a directory that must not exist.
 // With `flush` the memtables are flushed first. The checkpoint is durable on return.
 //
-// Files of the object store are copied into it, of which `progress` hears, in bytes. With
-// `names_remote` they stay in the store instead, and as long as `target` exists no object is
-// deleted there.
-//
 // # Safety
 // `db` must be open; `target` must be a string.
 enum firn_status firn_checkpoint(const struct firn_db *db,
                                  const char *target,
                                  bool flush,
-                                 bool names_remote,
+                                 enum firn_remote_files remote,
                                  firn_progress progress,
                                  void *context);
 

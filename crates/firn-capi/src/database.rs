@@ -373,12 +373,21 @@ pub unsafe extern "C" fn firn_sync_log(db: *const firn_db) -> firn_status {
     guard(|| Ok(unsafe { firn_db::get(db) }?.sync_log()?))
 }
 
+/// How a checkpoint treats files of the object store.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum firn_remote_files {
+    /// They are copied into the checkpoint, of which `progress` hears, in bytes.
+    FIRN_REMOTE_COPIED = 0,
+    /// They stay in the store, and as long as the checkpoint exists no object is deleted there. The
+    /// caller copies the objects itself.
+    FIRN_REMOTE_NAMED = 1,
+    /// No checkpoint is made if there are any.
+    FIRN_REMOTE_REFUSED = 2,
+}
+
 /// Makes a checkpoint of everything committed so far in `target`, a directory that must not exist.
 /// With `flush` the memtables are flushed first. The checkpoint is durable on return.
-///
-/// Files of the object store are copied into it, of which `progress` hears, in bytes. With
-/// `names_remote` they stay in the store instead, and as long as `target` exists no object is
-/// deleted there.
 ///
 /// # Safety
 /// `db` must be open; `target` must be a string.
@@ -387,7 +396,7 @@ pub unsafe extern "C" fn firn_checkpoint(
     db: *const firn_db,
     target: *const c_char,
     flush: bool,
-    names_remote: bool,
+    remote: firn_remote_files,
     progress: firn_progress,
     context: *mut c_void,
 ) -> firn_status {
@@ -397,9 +406,10 @@ pub unsafe extern "C" fn firn_checkpoint(
         let (db, target) = unsafe { (firn_db::get(db)?, name(target)?) };
         // SAFETY: the host keeps callback and context valid during the call.
         let mut report = unsafe { reporter(progress, context, "the statement was killed") };
-        let remote = match names_remote {
-            true => RemoteInCheckpoint::Named,
-            false => RemoteInCheckpoint::Copied(&mut report),
+        let remote = match remote {
+            firn_remote_files::FIRN_REMOTE_COPIED => RemoteInCheckpoint::Copied(&mut report),
+            firn_remote_files::FIRN_REMOTE_NAMED => RemoteInCheckpoint::Named,
+            firn_remote_files::FIRN_REMOTE_REFUSED => RemoteInCheckpoint::Refused,
         };
         db.checkpoint_with(Path::new(target), flush, remote)?;
         Ok(())

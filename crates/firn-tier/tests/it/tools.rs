@@ -107,6 +107,33 @@ fn a_checkpoint_that_cannot_copy_leaves_nothing() {
     assert_eq!(file, format!("{id:010}.sst"));
 }
 
+/// As it is made while commits wait: copies would keep them waiting, and names would not stand
+/// alone.
+#[test]
+fn a_checkpoint_may_refuse_remote_files() {
+    let mut world = half_remote(205);
+    let (_, remote) = world.places();
+    let target = Path::new(COPY);
+    let refused = { world.db() }.checkpoint_with(target, false, RemoteInCheckpoint::Refused);
+    let refused = refused.unwrap_err();
+    assert!(refused.is_unsupported(), "{refused}");
+    assert!(
+        refused
+            .to_string()
+            .contains(&format!("{remote} table files")),
+        "{refused}"
+    );
+    for dir in [COPY, "/copy.tmp"] {
+        assert!(!world.env.exists(Path::new(dir)).unwrap(), "{dir}");
+    }
+    world.set_tier(Tier::Local);
+    world.move_all();
+    let made = { world.db() }.checkpoint_with(target, false, RemoteInCheckpoint::Refused);
+    assert_eq!(made.unwrap().remote_files, 0);
+    world.close();
+    check_copy(&world, COPY);
+}
+
 /// As `firn backup` has it made, which sends the objects itself.
 #[test]
 fn a_checkpoint_that_names_objects_keeps_them() {

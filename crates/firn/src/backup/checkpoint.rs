@@ -78,8 +78,11 @@ pub enum RemoteInCheckpoint<'a> {
     /// Copies them, so that the checkpoint needs no store. The closure hears of the bytes copied
     /// and of all that are to be copied; an error of it ends the checkpoint.
     Copied(&'a mut dyn FnMut(u64, u64) -> Result<()>),
-    /// Leaves them there. As long as the checkpoint exists, the database deletes no object.
+    /// Leaves them there. As long as the checkpoint exists, the database deletes no object. The
+    /// checkpoint does not stand alone: the caller must copy the objects before it removes it.
     Named,
+    /// Makes no checkpoint if there are any: commits wait for it, so that it cannot copy them.
+    Refused,
 }
 
 /// Contents of a checkpoint.
@@ -165,9 +168,9 @@ pub struct Checkpoint {
 /// `AlreadyExists` if `target` exists, or if `target.tmp` exists and has files that do not belong
 /// to a database; `NotFound` if the parent of `target` does not exist; `InvalidArgument` if the
 /// path has no last name, or if that name ends in `.tmp`; `Unreachable` if a file of the object
-/// store cannot be copied; `NoSpace`, `Io` and `Poisoned`. After an
-/// error the unfinished copy is removed. If that fails too, the next call for the same target
-/// removes it.
+/// store cannot be copied; `Unsupported` if such a file is refused; `NoSpace`, `Io` and `Poisoned`.
+/// After an error the unfinished copy is removed. If that fails too, the next call for the same
+/// target removes it.
 ///
 /// `blobs` keeps the blob files of the database unchanged. It must not be taken twice: a second
 /// read lock in the same thread deadlocks if a writer began to wait after the first.
@@ -241,9 +244,19 @@ fn fill(
     remote: RemoteInCheckpoint<'_>,
 ) -> Result<Checkpoint> {
     let (mut made, mut state) = link(parts, blobs, dir)?;
-    if let RemoteInCheckpoint::Copied(each) = remote {
-        made.copied_bytes += copy_remote(parts, dir, &mut state, each)?;
-        made.remote_files = 0;
+    match remote {
+        RemoteInCheckpoint::Copied(each) => {
+            made.copied_bytes += copy_remote(parts, dir, &mut state, each)?;
+            made.remote_files = 0;
+        }
+        RemoteInCheckpoint::Refused if made.remote_files > 0 => {
+            return Err(Error::unsupported(format_args!(
+                "{} table files are in the object store, and would be copied while commits wait: use `firn backup`, or \
+                 make the checkpoint without BACKUP STAGE BLOCK_COMMIT",
+                made.remote_files
+            )));
+        }
+        RemoteInCheckpoint::Named | RemoteInCheckpoint::Refused => {}
     }
     let mut info = parts.env.create(&dir.join(CHECKPOINT_FILE))?;
     info.append(made.info.encode().as_bytes())?;
