@@ -226,10 +226,6 @@ pub struct Convert {
     /// behind it meanwhile.
     #[arg(long, default_value_t = 60)]
     pub lock_wait: u32,
-    /// The object store that has cold files, which the backup copies. [default: the server's
-    /// firn_storage_url]
-    #[arg(long, conflicts_with = "verify")]
-    pub storage_url: Option<String>,
     /// The server.
     #[command(flatten)]
     pub server: Client,
@@ -372,4 +368,27 @@ pub struct DumpBlob {
 pub struct DumpManifest {
     /// The file.
     pub file: PathBuf,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    /// Only commands that read remote files take the store that has them.
+    #[test]
+    fn the_object_store_is_an_option_of_commands_that_read_it() {
+        let command = Args::command();
+        let takes = command.get_subcommands().filter(|command| {
+            let mut options = command.get_arguments();
+            options.any(|option| option.get_id() == "storage_url")
+        });
+        let takes: Vec<&str> = takes.map(clap::Command::get_name).collect();
+        assert_eq!(takes, ["check", "repair", "backup"]);
+    }
 }
