@@ -40,6 +40,8 @@ pub struct ColdStoreParts {
     pub name: String,
     /// Opens the store, which makes each request once.
     pub store: OpenStore,
+    /// Whether the store is on the disk of a local directory.
+    pub shares_disk_with: SharesDisk,
     /// The file that says whether the store belongs to this directory.
     pub owner_file: OwnerFile,
     /// The clock of retries.
@@ -61,6 +63,9 @@ pub struct ColdStoreParts {
     /// Threads of uploads.
     pub upload_jobs: Arc<dyn Jobs>,
 }
+
+/// Whether a store is on the disk that has a local directory.
+pub type SharesDisk = Box<dyn Fn(&Path) -> bool + Send + Sync>;
 
 /// Figures of a cold store.
 #[derive(Debug, Clone)]
@@ -95,6 +100,7 @@ pub struct ColdStore {
     shared: Shared,
     meter: Arc<RequestMeter>,
     close_patience: Duration,
+    shares_disk_with: SharesDisk,
 }
 
 /// The cache, which is opened when it is needed: the directory belongs to this process by then,
@@ -202,6 +208,7 @@ impl ColdStore {
             shared,
             meter,
             close_patience: parts.close_patience,
+            shares_disk_with: parts.shares_disk_with,
         })
     }
 
@@ -403,6 +410,10 @@ impl RemoteFiles for ColdStore {
             self.shared.pieces.forget(&name);
         }
         Ok(())
+    }
+
+    fn shares_disk_with(&self, dir: &Path) -> bool {
+        (self.shares_disk_with)(dir)
     }
 
     fn beat(&self) {

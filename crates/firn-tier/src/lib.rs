@@ -19,7 +19,7 @@ mod owner;
 mod pieces;
 mod system;
 
-pub use cold_store::{ColdStore, ColdStoreParts, ColdStoreStats};
+pub use cold_store::{ColdStore, ColdStoreParts, ColdStoreStats, SharesDisk};
 pub use identity::{OpenStore, Ownership};
 pub use names::{IDENTITY, OWNER, object_name, parse_object_name};
 pub use owner::OwnerFile;

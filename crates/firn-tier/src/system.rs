@@ -1,6 +1,6 @@
 //! Stores of this machine's databases, with files, clock and threads of the operating system.
 
-use crate::cold_store::{ColdStore, ColdStoreParts};
+use crate::cold_store::{ColdStore, ColdStoreParts, SharesDisk};
 use crate::identity::OpenStore;
 use crate::owner::OwnerFile;
 use firn::base::{Error, ErrorKind, Result};
@@ -10,6 +10,7 @@ use firn_objects::{
     Clock, Deadlines, Environment, Files, Job, Jobs, Open, StorageUrl, SystemClock, SystemFiles,
     Threads, open_store,
 };
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,6 +58,15 @@ fn opener(url: &str, files: &Arc<dyn Files>, clock: &Arc<dyn Clock>) -> OpenStor
     })
 }
 
+/// A directory may be a mount, so this looks when it is asked.
+fn shares_disk(url: &str) -> SharesDisk {
+    let Ok(StorageUrl::Directory(store)) = StorageUrl::parse(url) else {
+        return Box::new(|_| false);
+    };
+    let device = |dir: &Path| std::fs::metadata(dir).map(|found| found.dev()).ok();
+    Box::new(move |dir| device(&store).is_some_and(|found| Some(found) == device(dir)))
+}
+
 fn owner_file(url: &str, dir: &Path, files: &Arc<dyn Files>) -> Result<OwnerFile> {
     Ok(OwnerFile {
         path: dir.join(OWNER_FILE),
@@ -91,6 +101,7 @@ pub fn open_cold_store(
     Ok(ColdStore::new(ColdStoreParts {
         name: url.to_owned(),
         store: opener(url, &files, &clock),
+        shares_disk_with: shares_disk(url),
         owner_file: owner_file(url, dir, &files)?,
         clock,
         deadlines: Deadlines::default(),
@@ -125,6 +136,7 @@ pub fn open_to_read(url: &str, dir: &Path) -> Result<Arc<ColdStore>> {
     Ok(ColdStore::new(ColdStoreParts {
         name: url.to_owned(),
         store: opener(url, &files, &clock),
+        shares_disk_with: shares_disk(url),
         owner_file: owner_file(url, dir, &files)?,
         clock,
         deadlines: Deadlines::default(),
@@ -136,4 +148,24 @@ pub fn open_to_read(url: &str, dir: &Path) -> Result<Arc<ColdStore>> {
         read_jobs: Arc::new(NoJobs),
         upload_jobs: Arc::new(NoJobs),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_beside_the_database_is_on_its_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let url = format!("file://{}", dir.path().display());
+        let shares = shares_disk(&url);
+        assert!(shares(&std::env::temp_dir()));
+        assert!(!shares(&dir.path().join("missing")));
+        assert!(!shares_disk("s3://bucket")(dir.path()));
+        if std::env::temp_dir().metadata().unwrap().dev()
+            != Path::new("/proc").metadata().unwrap().dev()
+        {
+            assert!(!shares(Path::new("/proc")));
+        }
+    }
 }

@@ -57,6 +57,7 @@ impl ColdSide {
         ColdStore::new(ColdStoreParts {
             name: "mem://store".to_owned(),
             store: Box::new(move || Ok(Arc::clone(&objects))),
+            shares_disk_with: Box::new(|_| false),
             owner_file: OwnerFile {
                 files: Arc::<MemFiles>::clone(&self.files),
                 path: "/STORE".into(),

@@ -1,6 +1,7 @@
 //! Files move to the store and back, and what is left over goes.
 
 use crate::world::{CACHE, MINUTE_US, MortalStore, World};
+use firn::backup::RemoteInCheckpoint;
 use firn::base::ErrorKind;
 use firn::base::options::Tier;
 use firn::env::Env;
@@ -359,6 +360,48 @@ fn no_more_files_leave_than_is_needed() {
     check_some_rows(&world);
     world.env.unfill();
     world.check_nothing_left();
+}
+
+/// A file with a second name keeps its blocks, so it would leave for nothing.
+#[test]
+fn files_of_a_checkpoint_stay_on_a_full_disk() {
+    let mut world = World::new(16);
+    world.mutable.cold_after_s.store(1 << 40, Ordering::Relaxed);
+    world.target_file_size = 1 << 20;
+    world.open();
+    world.load(0..MANY, 1);
+    world.db().flush().unwrap();
+    world.set_tier(Tier::Cold);
+    let copy = Path::new("/copy");
+    let remote = RemoteInCheckpoint::Named;
+    { world.db() }.checkpoint_with(copy, false, remote).unwrap();
+    leave_a_third(&world);
+    assert_eq!(world.move_all(), 0);
+    for name in world.env.list_dir(copy).unwrap() {
+        world.env.remove(&copy.join(name)).unwrap();
+    }
+    world.env.remove_dir(copy).unwrap();
+    // They are looked at again after a while.
+    world.pass(2 * MINUTE_US);
+    assert!(world.move_all() > 0);
+    world.check_places();
+    check_some_rows(&world);
+}
+
+#[test]
+fn files_that_were_read_stay_if_the_store_is_on_the_same_disk() {
+    let mut world = World::new(17);
+    world.mutable.cold_after_s.store(1 << 40, Ordering::Relaxed);
+    world.target_file_size = 1 << 20;
+    world.shares_disk = true;
+    world.open();
+    world.load(0..MANY, 1);
+    world.db().flush().unwrap();
+    world.set_tier(Tier::Cold);
+    leave_a_third(&world);
+    assert_eq!(world.move_all(), 0);
+    world.mutable.cold_after_s.store(0, Ordering::Relaxed);
+    assert!(world.move_all() > 0);
 }
 
 /// Keys that are only read from memory are read.

@@ -204,6 +204,8 @@ pub struct World {
     pub has_upload_thread: bool,
     pub close_patience: Duration,
     pub target_file_size: u64,
+    /// The store is on the disk of the database.
+    pub shares_disk: bool,
     db: Option<(Arc<Db>, Arc<ColdStore>)>,
 }
 
@@ -228,6 +230,7 @@ impl World {
             has_upload_thread: false,
             close_patience: Duration::from_secs(5),
             target_file_size: 32 << 10,
+            shares_disk: false,
             db: None,
         }
     }
@@ -251,6 +254,10 @@ impl World {
         ColdStore::new(ColdStoreParts {
             name: "mem://store".to_owned(),
             store: Box::new(move || Ok(Arc::clone(&store))),
+            shares_disk_with: {
+                let shares_disk = self.shares_disk;
+                Box::new(move |_| shares_disk)
+            },
             owner_file: OwnerFile {
                 files: Arc::<MemFiles>::clone(&self.cache_files),
                 path: STORE.into(),

@@ -3,11 +3,15 @@
 //! Files that come back leave room on the disk ([`kept_free`]). Files leave when less than three
 //! quarters of that is free, until all of it is free. So a file that comes back does not leave at
 //! once, and one that has left finds no room to come back.
+//!
+//! Room is what counts, and a move need not make any: a file with a second name keeps its blocks, so
+//! it stays; and a snapshot of the file system keeps those of all files, so moves stop for a time
+//! when they have freed nothing.
 
 use crate::env::DiskRoom;
 use crate::store::kept_free;
 use crate::version::{FileHandle, LAST_LEVEL, Version};
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashSet};
 use std::sync::{Arc, Weak};
 
 /// A look at all files keeps this many of the coldest ones.
@@ -17,10 +21,80 @@ const COLDEST_MAX: usize = 1024;
 /// as it keeps.
 const LOOK_US: u64 = 60_000_000;
 
+/// Whether moves free room is measured each time the local copies of this many files are gone.
+const MEASURED_FILES: u64 = 8;
+
+/// How long files stay after such a measurement has found no more room, microseconds; twice as long
+/// each time.
+const STOP_US: u64 = 600_000_000;
+const STOP_MAX_US: u64 = 24 * 3_600_000_000;
+
 /// A file that may leave, by the time at which it was last read.
 struct Candidate {
     read_s: u64,
     file: Weak<FileHandle>,
+}
+
+/// The bytes of local files.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct LocalBytes {
+    /// Of those in the tree.
+    pub tables: u64,
+    /// Of those that wait for their deletion.
+    pub obsolete: u64,
+}
+
+/// Files whose moves have freed no room.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct FreedNothing {
+    pub files: u64,
+    pub bytes: u64,
+    /// How long no file leaves, microseconds.
+    pub stop_us: u64,
+}
+
+/// Measures whether moves free room.
+#[derive(Debug, Default)]
+struct Measurement {
+    /// Free room, and at least how much all local files had, when it began.
+    begun: Option<(u64, u64)>,
+    /// Files that have left, and whose local copies are gone, since it began.
+    files: u64,
+    bytes: u64,
+    /// No file leaves before this time, microseconds.
+    stopped_until_us: u64,
+    /// The length of that stop; 0 if the last measurement has found room.
+    stop_us: u64,
+}
+
+impl Measurement {
+    fn begin(&mut self, free: u64, least: u64) {
+        self.begun = Some((free, least));
+        (self.files, self.bytes) = (0, 0);
+    }
+
+    /// `least` and `most` bound the bytes of all local files. What the tables have grown by, no move
+    /// was to free.
+    fn end(&mut self, now_us: u64, free: u64, least: u64, most: u64) -> Option<FreedNothing> {
+        let (free_before, least_before) = *self.begun.get_or_insert((free, least));
+        if self.files < MEASURED_FILES {
+            return None;
+        }
+        let expected = i128::from(free_before) + i128::from(least_before) - i128::from(most);
+        let (files, bytes) = (self.files, self.bytes);
+        self.begin(free, least);
+        if i128::from(free) + i128::from(bytes / 2) >= expected {
+            self.stop_us = 0;
+            return None;
+        }
+        self.stop_us = (self.stop_us * 2).clamp(STOP_US, STOP_MAX_US);
+        self.stopped_until_us = now_us + self.stop_us;
+        Some(FreedNothing {
+            files,
+            bytes,
+            stop_us: self.stop_us,
+        })
+    }
 }
 
 /// See the module.
@@ -31,8 +105,13 @@ pub(super) struct ColdestFiles {
     coldest: Vec<Candidate>,
     /// When all files were looked at last, microseconds, and whether there were more.
     looked: Option<(u64, bool)>,
+    /// Files that looks pass over, because they had to wait, and since when, microseconds. They are
+    /// forgotten after a time, so that each is asked again.
+    passed: HashSet<u64>,
+    passed_us: u64,
     /// Id and size of files that have left, and whose local copies may be there yet.
     leaving: Vec<(u64, u64)>,
+    measurement: Measurement,
 }
 
 impl std::fmt::Debug for ColdestFiles {
@@ -47,30 +126,50 @@ impl std::fmt::Debug for ColdestFiles {
 }
 
 impl ColdestFiles {
-    /// Whether files leave because the disk runs full. `obsolete` are the bytes of local files that
-    /// wait for their deletion, and `has_local_copy` says whether a file that has left is on the
-    /// disk yet: both will be free.
+    /// Whether the disk runs full. `has_local_copy` says whether a file that has left is on the disk
+    /// yet: its room, and that of obsolete files, will be free.
     pub(super) fn is_short(
         &mut self,
+        now_us: u64,
         room: DiskRoom,
-        obsolete: u64,
+        local: LocalBytes,
         has_local_copy: impl Fn(u64) -> bool,
-    ) -> bool {
-        self.leaving.retain(|(id, _)| has_local_copy(*id));
+    ) -> (bool, Option<FreedNothing>) {
+        let measurement = &mut self.measurement;
+        self.leaving.retain(|(id, size)| {
+            let stays = has_local_copy(*id);
+            if !stays {
+                measurement.files += 1;
+                measurement.bytes += size;
+            }
+            stays
+        });
         let leaving = self.leaving.iter().map(|(_, size)| size).sum::<u64>();
         // Some of the leaving ones are obsolete already.
-        let free = room.free.saturating_add(leaving.max(obsolete));
+        let least = leaving.max(local.obsolete);
+        let most = leaving.saturating_add(local.obsolete);
+        let free = room.free.saturating_add(least);
         let kept = kept_free(room);
         self.is_short = match self.is_short {
             true => free < kept,
             false => free < kept / 4 * 3,
         };
-        self.is_short
+        let (least, most) = (local.tables + least, local.tables.saturating_add(most));
+        if !self.is_short && self.leaving.is_empty() {
+            measurement.begin(room.free, least);
+        }
+        let freed_nothing = measurement.end(now_us, room.free, least, most);
+        (self.is_short, freed_nothing)
     }
 
     /// The last answer of [`Self::is_short`].
     pub(super) fn was_short(&self) -> bool {
         self.is_short
+    }
+
+    /// Whether files leave that were read: the disk runs full, and moves free room.
+    pub(super) fn may_leave(&self, now_us: u64) -> bool {
+        self.is_short && now_us >= self.measurement.stopped_until_us
     }
 
     /// The coldest file of the last level that `may_leave` accepts, for which `waits` is false.
@@ -82,8 +181,11 @@ impl ColdestFiles {
         may_leave: impl Fn(&FileHandle) -> bool,
         waits: impl Fn(&FileHandle) -> bool,
     ) -> Option<Arc<FileHandle>> {
-        let moves = |file: &FileHandle| may_leave(file) && !waits(file);
-        if let Some(file) = self.pop(version, &moves) {
+        if now_us.saturating_sub(self.passed_us) >= LOOK_US {
+            self.passed.clear();
+            self.passed_us = now_us;
+        }
+        if let Some(file) = self.pop(version, &may_leave, &waits) {
             return Some(file);
         }
         let is_due = |(at_us, more): (u64, bool)| more || now_us.saturating_sub(at_us) >= LOOK_US;
@@ -92,14 +194,15 @@ impl ColdestFiles {
         }
         self.look(version, &may_leave);
         self.looked = Some((now_us, self.coldest.len() == COLDEST_MAX));
-        self.pop(version, &moves)
+        self.pop(version, &may_leave, &waits)
     }
 
     /// A candidate may have been read, replaced or moved since it was found.
     fn pop(
         &mut self,
         version: &Version,
-        moves: &impl Fn(&FileHandle) -> bool,
+        may_leave: &impl Fn(&FileHandle) -> bool,
+        waits: &impl Fn(&FileHandle) -> bool,
     ) -> Option<Arc<FileHandle>> {
         let last = &version.levels[LAST_LEVEL - 1];
         while let Some(candidate) = self.coldest.pop() {
@@ -109,9 +212,13 @@ impl ColdestFiles {
             let is_live = last
                 .find(&file.smallest)
                 .is_some_and(|live| Arc::ptr_eq(live, &file));
-            if is_live && file.last_read_s() == candidate.read_s && moves(&file) {
+            if !is_live || file.last_read_s() != candidate.read_s || !may_leave(&file) {
+                continue;
+            }
+            if !waits(&file) {
                 return Some(file);
             }
+            self.passed.insert(file.file_id);
         }
         None
     }
@@ -121,7 +228,7 @@ impl ColdestFiles {
         // Time and position: the warmest is on top, and goes first.
         let mut found: BinaryHeap<(u64, usize)> = BinaryHeap::new();
         for (at, file) in files.iter().enumerate() {
-            if !may_leave(file) {
+            if !may_leave(file) || self.passed.contains(&file.file_id) {
                 continue;
             }
             found.push((file.last_read_s(), at));
@@ -158,7 +265,11 @@ mod tests {
                 free: free * GIB,
                 total: 200 * GIB,
             };
-            coldest.is_short(room, obsolete * GIB, |_| false)
+            let local = LocalBytes {
+                tables: 0,
+                obsolete: obsolete * GIB,
+            };
+            coldest.is_short(0, room, local, |_| false).0
         };
         for (free, obsolete, expected) in [
             (50, 0, false),
@@ -185,9 +296,63 @@ mod tests {
             free: 5 * GIB,
             total: 200 * GIB,
         };
-        assert!(!coldest.is_short(room, 0, |_| true));
-        assert!(!coldest.is_short(room, 0, |id| id == 1));
+        let local = LocalBytes::default();
+        assert!(!coldest.is_short(0, room, local, |_| true).0);
+        assert!(!coldest.is_short(0, room, local, |id| id == 1).0);
         assert_eq!(coldest.leaving, [(1, 3 * GIB)]);
-        assert!(coldest.is_short(room, 0, |_| false), "it is gone");
+        assert!(coldest.is_short(0, room, local, |_| false).0, "it is gone");
+    }
+
+    /// Ten files of a gibibyte leave, each of which frees `freed` bytes, while tables grow by
+    /// `grown` bytes in all. Returns what is found, and whether files leave afterwards.
+    fn leave_ten(
+        coldest: &mut ColdestFiles,
+        now_us: u64,
+        freed: u64,
+        grown: u64,
+    ) -> (Vec<FreedNothing>, bool) {
+        let (mut found, mut free, mut tables) = (Vec::new(), 20 * GIB, 900 * GIB);
+        for id in 0..10 {
+            let room = DiskRoom {
+                free,
+                total: 1000 * GIB,
+            };
+            let local = LocalBytes {
+                tables,
+                obsolete: 0,
+            };
+            let (is_short, nothing) = coldest.is_short(now_us, room, local, |_| false);
+            assert!(is_short);
+            found.extend(nothing);
+            coldest.leaving.push((id, GIB));
+            (free, tables) = (free + freed - grown / 10, tables - GIB + grown / 10);
+        }
+        (found, coldest.may_leave(now_us))
+    }
+
+    #[test]
+    fn moves_that_free_nothing_stop_for_a_time() {
+        let mut coldest = ColdestFiles::default();
+        let stop = |stop_us| FreedNothing {
+            files: MEASURED_FILES,
+            bytes: MEASURED_FILES * GIB,
+            stop_us,
+        };
+        // Tables that grow as fast are no reason to stop.
+        assert_eq!(leave_ten(&mut coldest, 0, GIB, 0), (Vec::new(), true));
+        coldest = ColdestFiles::default();
+        let grow = leave_ten(&mut coldest, 0, GIB, 10 * GIB);
+        assert_eq!(grow, (Vec::new(), true));
+        coldest = ColdestFiles::default();
+        assert_eq!(
+            leave_ten(&mut coldest, 5, 0, 0),
+            (vec![stop(STOP_US)], false)
+        );
+        assert!(!coldest.may_leave(STOP_US + 4));
+        assert!(coldest.may_leave(STOP_US + 5));
+        // A second time in a row, the stop is longer.
+        let later = 2 * STOP_US;
+        let again = leave_ten(&mut coldest, later, 0, 0);
+        assert_eq!(again, (vec![stop(2 * STOP_US)], false));
     }
 }

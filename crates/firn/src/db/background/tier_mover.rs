@@ -8,7 +8,7 @@
 //! Locks: no lock is held while bytes are copied. `install` is held around the edit.
 
 use super::BackgroundWork;
-use super::coldest_files::ColdestFiles;
+use super::coldest_files::{ColdestFiles, LocalBytes};
 use crate::base::event_listener::Severity;
 use crate::base::key::CATALOG_INDEX;
 use crate::base::options::Tier;
@@ -145,7 +145,7 @@ impl BackgroundWork {
             let first = file.per_index.first();
             first.is_some_and(|held| held.index == CATALOG_INDEX)
         };
-        if tier == Tier::Cold && self.is_disk_short(mover) {
+        if tier == Tier::Cold && self.is_disk_short(mover, remote) {
             let TierMover {
                 coldest, skipped, ..
             } = mover;
@@ -154,7 +154,12 @@ impl BackgroundWork {
                     && !has_catalog(file)
                     && !skipped.contains(&file.file_id)
             };
-            let waits = |file: &FileHandle| self.versions.awaits_deletion(file.file_id);
+            // With a second name, as of a checkpoint, a file that leaves frees no room.
+            let path = |id| self.versions.source().store().path(FileKind::Sst, id);
+            let has_one_name = |id| self.env.links(&path(id)).is_ok_and(|names| names == 1);
+            let waits = |file: &FileHandle| {
+                self.versions.awaits_deletion(file.file_id) || !has_one_name(file.file_id)
+            };
             let now_us = self.env.monotonic_micros();
             if let Some(file) = coldest.next(&version, now_us, may_leave, waits) {
                 drop(version);
@@ -184,25 +189,53 @@ impl BackgroundWork {
     }
 
     /// Whether files leave because the disk runs full, although they were read. Reports once that
-    /// this begins.
-    fn is_disk_short(&self, mover: &mut TierMover) -> bool {
+    /// this begins, and that it stops because it frees no room.
+    fn is_disk_short(&self, mover: &mut TierMover, remote: &dyn RemoteFiles) -> bool {
         let source = self.versions.source();
         // Without an answer, the disk may have room.
         let Ok(Some(room)) = self.env.disk_room(source.store().dir()) else {
             return false;
         };
         let was_short = mover.coldest.was_short();
-        let (_, obsolete) = self.versions.obsolete();
+        let version = self.versions.current();
+        let local = LocalBytes {
+            tables: version.size().saturating_sub(version.remote().bytes),
+            obsolete: self.versions.obsolete().1,
+        };
         let has_local_copy = |id| source.has_local_copy(id);
-        let is_short = mover.coldest.is_short(room, obsolete, has_local_copy);
-        if is_short && !was_short {
-            let message = format!(
-                "{} MiB are free on the disk: files move to the object store although they were read",
-                room.free >> 20
-            );
+        let now_us = self.env.monotonic_micros();
+        let (is_short, freed_nothing) =
+            { &mut mover.coldest }.is_short(now_us, room, local, has_local_copy);
+        if !is_short {
+            return false;
+        }
+        drop(version);
+        let shares_disk = remote.shares_disk_with(source.store().dir());
+        if !was_short {
+            let free = room.free >> 20;
+            let message = match shares_disk {
+                false => format!(
+                    "{free} MiB are free on the disk: files move to the object store although they were read"
+                ),
+                true => format!(
+                    "{free} MiB are free on the disk, and the object store is on the same one: files that were read stay"
+                ),
+            };
             self.options.listener.log(Severity::Note, &message);
         }
-        is_short
+        if let Some(nothing) = freed_nothing
+            && !shares_disk
+        {
+            let message = format!(
+                "{} files of {} MiB have moved to the object store, and the disk has not more room (does a snapshot \
+                 keep their blocks?): for {} minutes, no more move that were read",
+                nothing.files,
+                nothing.bytes >> 20,
+                nothing.stop_us / 60_000_000
+            );
+            self.options.listener.log(Severity::Warning, &message);
+        }
+        !shares_disk && mover.coldest.may_leave(now_us)
     }
 
     fn move_file(

@@ -133,6 +133,10 @@ impl RemoteFiles for Stored {
         Ok(0)
     }
 
+    fn shares_disk_with(&self, _: &Path) -> bool {
+        false
+    }
+
     fn beat(&self) {
         self.0.pass(Call::Beat);
     }

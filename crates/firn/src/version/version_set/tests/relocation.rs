@@ -47,6 +47,10 @@ impl RemoteFiles for Deletions {
         Ok(0)
     }
 
+    fn shares_disk_with(&self, _: &Path) -> bool {
+        false
+    }
+
     fn beat(&self) {}
 }
 
