@@ -5,7 +5,8 @@ mod copy_files;
 mod log_archive;
 
 pub use checkpoint::{
-    CHECKPOINT_FILE, Checkpoint, CheckpointContext, CheckpointInfo, RemoteInCheckpoint, checkpoint,
+    CHECKPOINT_FILE, Checkpoint, CheckpointContext, CheckpointHold, CheckpointInfo,
+    RemoteInCheckpoint, checkpoint,
 };
 pub use log_archive::{
     ARCHIVE_FILE, ArchiveIdentity, Archiver, ArchiverContext, ArchiverStats, BinlogCoordinates,

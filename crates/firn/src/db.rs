@@ -48,6 +48,7 @@ use crate::write::{MemtableHost, Pipeline, StallGate};
 use activities::{Activities, ProgressReporter};
 use background::MemoryArbiter;
 use background::{BackgroundThreads, BackgroundWork, BulkLoadHost, install_found};
+use make_checkpoint::Checkpoints;
 use memory_pool::DbPool;
 use parking_lot::Mutex;
 use recovery::Replayed;
@@ -88,7 +89,7 @@ pub struct Db {
     cx: Arc<TransactionContext>,
     catalog: Arc<Catalog>,
     background: Mutex<Option<BackgroundThreads>>,
-    checkpointing: Mutex<()>,
+    checkpoints: Checkpoints,
     io: Arc<IoStats>,
     pool: Option<DbPool>,
     dir: PathBuf,
@@ -460,7 +461,7 @@ impl Db {
             cx,
             catalog,
             background: Mutex::new(background),
-            checkpointing: Mutex::new(()),
+            checkpoints: Checkpoints::default(),
             io,
             pool,
             dir: dir.to_owned(),

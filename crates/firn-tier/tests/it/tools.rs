@@ -65,6 +65,48 @@ fn a_checkpoint_stands_alone() {
     world.check_rows(2001);
 }
 
+/// A copy may take hours: other checkpoints do not wait for it, and no object goes meanwhile.
+#[test]
+fn another_checkpoint_is_made_during_a_copy() {
+    let world = half_remote(206);
+    let (_, remote) = world.places();
+    let mut begun = false;
+    let mut meanwhile = |_: u64, _: u64| -> firn::base::Result<()> {
+        if std::mem::replace(&mut begun, true) {
+            return Ok(());
+        }
+        let again = world
+            .db()
+            .checkpoint(Path::new("/elsewhere/.././copy"), false);
+        assert_eq!(*again.unwrap_err().kind(), ErrorKind::AlreadyExists);
+        let other = Path::new("/other");
+        let made = { world.db() }.checkpoint_with(other, false, RemoteInCheckpoint::Named);
+        assert_eq!(made?.remote_files as usize, remote);
+        for name in names(&world, "/other") {
+            world.env.remove(&other.join(name))?;
+        }
+        world.env.remove_dir(other)?;
+        // Nobody needs the objects but this copy.
+        world.set_tier(Tier::Local);
+        world.move_all();
+        for _ in 0..3 {
+            world.pass(11 * MINUTE_US);
+            world.db().tier_step()?;
+        }
+        Ok(())
+    };
+    let copied = RemoteInCheckpoint::Copied(&mut meanwhile);
+    { world.db() }
+        .checkpoint_with(Path::new(COPY), false, copied)
+        .unwrap();
+    assert!(begun);
+    check_copy(&world, COPY);
+    // Afterwards the objects go, and the name is free again.
+    world.check_nothing_left();
+    let again = world.db().checkpoint(Path::new("/again/copy"), false);
+    assert_eq!(*again.unwrap_err().kind(), ErrorKind::NotFound);
+}
+
 #[test]
 fn a_checkpoint_that_cannot_copy_leaves_nothing() {
     let world = half_remote(202);

@@ -24,8 +24,9 @@
 //! Linked files must not change afterwards: linked segments are not recycled ([`crate::wal`]),
 //! linked blob files get no holes ([`crate::blob`]). A blob file may still grow.
 //!
-//! Locks: `installs`, then the mutex of the commit pipeline. The caller has taken the blob files'
-//! link lock, which is released before step 5: copies from the object store may take hours.
+//! Locks: `installs`, then the mutex of the commit pipeline. The caller has taken the mutex of
+//! checkpoints and the blob files' link lock ([`CheckpointHold`]), which are released before step 5:
+//! copies from the object store may take hours.
 //!
 //! Rejected: holding `installs` until the checkpoint is complete (flushes would wait for the links,
 //! and writers for the flushes); copying the segments (they are not in the page cache, so reading
@@ -42,7 +43,7 @@ use crate::version::{
 };
 use crate::wal::{Wal, parse_segment_name};
 use crate::write::{OwnedBinlogPosition, Pipeline};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -71,6 +72,15 @@ pub struct CheckpointContext<'a> {
     pub pipeline: &'a Pipeline,
     /// The mutex held around every manifest edit that adds or replaces SSTs.
     pub installs: &'a Mutex<()>,
+}
+
+/// Locks that are held until a checkpoint has linked all files.
+pub struct CheckpointHold<'a> {
+    /// Keeps the blob files of the database unchanged. It must not be taken twice: a second read
+    /// lock in the same thread deadlocks if a writer began to wait after the first.
+    pub blobs: LinkHold<'a>,
+    /// Keeps other checkpoints waiting.
+    pub turn: MutexGuard<'a, ()>,
 }
 
 /// What a checkpoint does with files of the object store.
@@ -171,12 +181,9 @@ pub struct Checkpoint {
 /// store cannot be copied; `Unsupported` if such a file is refused; `NoSpace`, `Io` and `Poisoned`.
 /// After an error the unfinished copy is removed. If that fails too, the next call for the same
 /// target removes it.
-///
-/// `blobs` keeps the blob files of the database unchanged. It must not be taken twice: a second
-/// read lock in the same thread deadlocks if a writer began to wait after the first.
 pub fn checkpoint(
     parts: CheckpointContext<'_>,
-    blobs: LinkHold<'_>,
+    held: CheckpointHold<'_>,
     target: &Path,
     remote: RemoteInCheckpoint<'_>,
 ) -> Result<Checkpoint> {
@@ -219,7 +226,7 @@ pub fn checkpoint(
         holders.push(target.to_owned());
     }
     parts.versions.hold_objects_for(holders);
-    let made = fill(parts, blobs, &unfinished, remote).and_then(|checkpoint| {
+    let made = fill(parts, held, &unfinished, remote).and_then(|checkpoint| {
         env.rename(&unfinished, target)?;
         env.sync_dir(parent)?;
         Ok(checkpoint)
@@ -239,11 +246,11 @@ pub fn checkpoint(
 
 fn fill(
     parts: CheckpointContext<'_>,
-    blobs: LinkHold<'_>,
+    held: CheckpointHold<'_>,
     dir: &Path,
     remote: RemoteInCheckpoint<'_>,
 ) -> Result<Checkpoint> {
-    let (mut made, mut state) = link(parts, blobs, dir)?;
+    let (mut made, mut state) = link(parts, held, dir)?;
     match remote {
         RemoteInCheckpoint::Copied(each) => {
             made.copied_bytes += copy_remote(parts, dir, &mut state, each)?;
@@ -306,7 +313,7 @@ fn copy_remote(
 /// Cuts the log, and links all local files.
 fn link(
     parts: CheckpointContext<'_>,
-    _blobs: LinkHold<'_>,
+    _held: CheckpointHold<'_>,
     dir: &Path,
 ) -> Result<(Checkpoint, ManifestState)> {
     let files = parts.versions.hold_files();
