@@ -229,6 +229,60 @@ fn no_loss(error: Error) {
     panic!("{error}");
 }
 
+/// A crash may cut the last edits off a manifest. Files that they have moved are where they say.
+#[test]
+fn a_repair_finds_files_where_they_are() {
+    for is_back in [false, true] {
+        let mut world = half_remote(207);
+        world.db().flush().unwrap();
+        let dir = Path::new("/db");
+        let manifest = || {
+            let names = world.env.list_dir(dir).unwrap();
+            let mut names = names.into_iter();
+            let name = names
+                .rfind(|name| firn::version::parse_manifest_name(name).is_some())
+                .unwrap();
+            let bytes = world.env.read(&dir.join(&name)).unwrap();
+            (name, bytes)
+        };
+        let before = manifest();
+        world.set_tier(if is_back { Tier::Local } else { Tier::Cold });
+        assert!(world.move_all() > 0);
+        // What files have left behind goes, in the store and in the directory.
+        for _ in 0..3 {
+            world.pass(11 * MINUTE_US);
+            let _ = world.db().tier_step();
+        }
+        let after = manifest();
+        assert_eq!(before.0, after.0, "the same manifest");
+        assert!(after.1.starts_with(&before.1) && after.1.len() > before.1.len());
+        world.close();
+        let write = |name: &str, bytes: &[u8]| {
+            let mut file = world.env.create(&dir.join(name)).unwrap();
+            file.append(bytes).unwrap();
+            file.sync().unwrap();
+        };
+        write(&before.0, &before.1);
+        write("STORE", b"");
+        let look = || {
+            let env: Arc<dyn Env> = Arc::new(world.env.clone());
+            ReadOnlyDb::open(env, dir).unwrap()
+        };
+        let alone = repair(&look(), Path::new("/alone"), &mut no_loss);
+        match is_back {
+            true => {
+                alone.unwrap();
+                check_copy(&world, "/alone");
+            }
+            false => assert!(alone.unwrap_err().is_unsupported()),
+        }
+        let store: Arc<dyn ObjectStore> = Arc::clone(&world.objects) as _;
+        let with_store = look().with_remote(world.cold_store(store));
+        repair(&with_store, Path::new("/new"), &mut no_loss).unwrap();
+        check_copy(&world, "/new");
+    }
+}
+
 #[test]
 fn a_repair_copies_remote_files() {
     let mut world = half_remote(204);

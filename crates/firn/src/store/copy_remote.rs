@@ -72,6 +72,27 @@ impl FileStore {
         to.sync()
     }
 
+    /// Whether the data directory has a copy of a file of the object store, with all its bytes.
+    pub fn has_whole(&self, file: &RemoteSst) -> bool {
+        self.local_checksum(file)
+            .is_ok_and(|sum| sum == Some(file.checksum))
+    }
+
+    /// The checksum of a local file, if it has the right size.
+    fn local_checksum(&self, file: &RemoteSst) -> Result<Option<u64>> {
+        let local = self.open(file.id)?;
+        if local.size()? != file.bytes {
+            return Ok(None);
+        }
+        let (mut sum, mut piece) = (Xxh3::new(), Vec::new());
+        for offset in (0..file.bytes).step_by(PIECE_BYTES as usize) {
+            piece.resize(PIECE_BYTES.min(file.bytes - offset) as usize, 0);
+            local.read_exact_at(ReadClass::Verify, offset, &mut piece)?;
+            sum.update(&piece);
+        }
+        Ok(Some(sum.digest()))
+    }
+
     /// Refuses `bytes` that would take room from everything else on the disk of `dir`: a full disk
     /// stops all writes. `what` begins the error.
     ///

@@ -58,10 +58,7 @@ impl SurvivingTree {
             Ok(tree) => {
                 // Refuse files that lie in an object store first: otherwise they would count as
                 // missing ones.
-                if damaged_db.source().store().remote().is_none() {
-                    let mut files = tree.state.files.values();
-                    files.try_for_each(|placed| placed.meta.check_local())?;
-                }
+                let remote = remote_files(damaged_db, &tree)?;
                 match doubt(damaged_db, &tree)? {
                     None => {
                         let waiting = tree.state.deferred.len();
@@ -71,7 +68,7 @@ impl SurvivingTree {
                             );
                             repaired.notes.push(note);
                         }
-                        return Self::known(damaged_db, tree);
+                        return Self::known(damaged_db, tree, remote);
                     }
                     Some(doubt) => lost(doubt),
                 }
@@ -115,18 +112,16 @@ impl SurvivingTree {
         blobs
     }
 
-    fn known(damaged_db: &ReadOnlyDb, tree: ReadOnlyTree) -> Result<Self> {
+    fn known(
+        damaged_db: &ReadOnlyDb,
+        tree: ReadOnlyTree,
+        remote: BTreeMap<u64, RemoteSst>,
+    ) -> Result<Self> {
         let placed = tree.state.files.iter();
         let held = placed.map(|(id, placed)| (*id, placed.meta.per_index.clone()));
         Ok(Self {
             held: held.collect(),
-            remote: tree
-                .state
-                .files
-                .values()
-                .filter(|placed| placed.meta.location == FileLocation::ObjectStore)
-                .map(|placed| (placed.meta.file_id, placed.meta.as_remote()))
-                .collect(),
+            remote,
             files: tree
                 .state
                 .files
@@ -140,6 +135,41 @@ impl SurvivingTree {
             blobs_moved: blobs_moved(damaged_db, tree.state.blobs_moved)?,
         })
     }
+}
+
+/// The files that are read from the object store. The places in the manifest are a hint: files may
+/// have moved since, if its last edits are lost. No file shows such a loss, so [`doubt`] does not
+/// find it.
+///
+/// # Errors
+/// `Unsupported` if a file is, or may be, in an object store, and none is attached; `Io`.
+fn remote_files(damaged_db: &ReadOnlyDb, tree: &ReadOnlyTree) -> Result<BTreeMap<u64, RemoteSst>> {
+    let store = damaged_db.source().store();
+    let there: BTreeSet<u64> = store.list()?.into_iter().collect();
+    let owner_file = damaged_db.dir().join(OWNER_FILE);
+    let has_used_store = damaged_db.env().exists(&owner_file)?;
+    let mut remote = BTreeMap::new();
+    for placed in tree.state.files.values() {
+        let (meta, file) = (&placed.meta, placed.meta.as_remote());
+        let is_there = there.contains(&meta.file_id);
+        let is_here = match meta.location {
+            FileLocation::Local => is_there || !has_used_store,
+            // A copy that was begun, and not finished, has the same name.
+            FileLocation::ObjectStore => is_there && store.has_whole(&file),
+        };
+        if is_here {
+            continue;
+        }
+        if store.remote().is_none() {
+            meta.check_local()?;
+            return Err(Error::unsupported(format!(
+                "{} is missing, and may be in the object store that the database has used: name that store",
+                file_name(FileKind::Sst, meta.file_id)
+            )));
+        }
+        remote.insert(meta.file_id, file);
+    }
+    Ok(remote)
 }
 
 /// Maps logical to physical ids of rewritten blob files. A manifest that lost its end may lack the
