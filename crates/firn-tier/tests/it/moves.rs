@@ -362,6 +362,28 @@ fn no_more_files_leave_than_is_needed() {
     world.check_nothing_left();
 }
 
+/// The feature is for files that are read: those that are read while another one leaves go next.
+#[test]
+fn files_leave_that_are_read_all_the_time() {
+    let mut world = World::new(18);
+    world.mutable.cold_after_s.store(1 << 40, Ordering::Relaxed);
+    world.target_file_size = 256 << 10;
+    world.open();
+    world.load(0..MANY, 1);
+    world.db().flush().unwrap();
+    world.set_tier(Tier::Cold);
+    let (files, _) = world.places();
+    leave_a_third(&world);
+    let mut moved = 0;
+    // In less than a minute.
+    for _ in 0..50 {
+        moved += usize::from(world.db().tier_step().unwrap());
+        check_some_rows(&world);
+        world.pass(MINUTE_US / 60);
+    }
+    assert!(moved > files / 5 && moved < files / 2, "{moved} of {files}");
+}
+
 /// A file with a second name keeps its blocks, so it would leave for nothing.
 #[test]
 fn files_of_a_checkpoint_stay_on_a_full_disk() {

@@ -21,6 +21,10 @@ const COLDEST_MAX: usize = 1024;
 /// as it keeps.
 const LOOK_US: u64 = 60_000_000;
 
+/// Time between two looks if a file has left since the last one, microseconds: others may have
+/// replaced those that it has found.
+const NEXT_LOOK_US: u64 = 1_000_000;
+
 /// Whether moves free room is measured each time the local copies of this many files are gone.
 const MEASURED_FILES: u64 = 8;
 
@@ -103,6 +107,10 @@ pub(super) struct ColdestFiles {
     is_short: bool,
     /// The coldest file is the last one.
     coldest: Vec<Candidate>,
+    /// When the warmest of them was read, if the last look has found warmer ones, too.
+    bound_s: Option<u64>,
+    /// Whether a file has left since the last look.
+    has_left: bool,
     /// When all files were looked at last, microseconds, and whether there were more.
     looked: Option<(u64, bool)>,
     /// Files that looks pass over, because they had to wait, and since when, microseconds. They are
@@ -188,7 +196,11 @@ impl ColdestFiles {
         if let Some(file) = self.pop(version, &may_leave, &waits) {
             return Some(file);
         }
-        let is_due = |(at_us, more): (u64, bool)| more || now_us.saturating_sub(at_us) >= LOOK_US;
+        let pause_us = match self.has_left {
+            true => NEXT_LOOK_US,
+            false => LOOK_US,
+        };
+        let is_due = |(at_us, more): (u64, bool)| more || now_us.saturating_sub(at_us) >= pause_us;
         if !self.looked.is_none_or(is_due) {
             return None;
         }
@@ -212,7 +224,15 @@ impl ColdestFiles {
             let is_live = last
                 .find(&file.smallest)
                 .is_some_and(|live| Arc::ptr_eq(live, &file));
-            if !is_live || file.last_read_s() != candidate.read_s || !may_leave(&file) {
+            if !is_live || !may_leave(&file) {
+                continue;
+            }
+            let read_s = file.last_read_s();
+            if read_s != candidate.read_s {
+                self.put_back(Candidate {
+                    read_s,
+                    ..candidate
+                });
                 continue;
             }
             if !waits(&file) {
@@ -221,6 +241,20 @@ impl ColdestFiles {
             self.passed.insert(file.file_id);
         }
         None
+    }
+
+    /// A file that was read since it was found is a candidate yet, unless files that were not kept
+    /// may be colder.
+    fn put_back(&mut self, candidate: Candidate) {
+        if self
+            .bound_s
+            .is_some_and(|bound_s| candidate.read_s > bound_s)
+        {
+            return;
+        }
+        let warmer = |other: &Candidate| other.read_s > candidate.read_s;
+        let at = self.coldest.partition_point(warmer);
+        self.coldest.insert(at, candidate);
     }
 
     fn look(&mut self, version: &Version, may_leave: &impl Fn(&FileHandle) -> bool) {
@@ -236,6 +270,10 @@ impl ColdestFiles {
                 found.pop();
             }
         }
+        let has_all = found.len() < COLDEST_MAX;
+        let warmest = found.peek().map(|(read_s, _)| *read_s);
+        self.bound_s = warmest.filter(|_| !has_all);
+        self.has_left = false;
         let found = found.into_sorted_vec();
         let candidates = found.into_iter().rev().filter_map(|(read_s, at)| {
             let file = Arc::downgrade(files.get(at)?);
@@ -247,6 +285,7 @@ impl ColdestFiles {
     /// A file has left; its local copy goes when nobody reads it any more.
     pub(super) fn has_left(&mut self, file: &FileHandle) {
         self.leaving.push((file.file_id, file.size));
+        self.has_left = true;
     }
 }
 
