@@ -25,8 +25,8 @@
 //! linked blob files get no holes ([`crate::blob`]). A blob file may still grow.
 //!
 //! Locks: `installs`, then the mutex of the commit pipeline. The caller has taken the mutex of
-//! checkpoints and the blob files' link lock ([`CheckpointHold`]), which are released before step 5:
-//! copies from the object store may take hours.
+//! checkpoints and the blob files' link lock ([`CheckpointHold`]), which are released before step
+//! 5: copies from the object store may take hours.
 //!
 //! Rejected: holding `installs` until the checkpoint is complete (flushes would wait for the links,
 //! and writers for the flushes); copying the segments (they are not in the page cache, so reading

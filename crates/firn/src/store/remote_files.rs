@@ -66,8 +66,8 @@ pub trait RemoteFiles: Send + Sync + 'static {
     /// and the chunks of such files in the local cache. Returns the number of objects.
     fn sweep(&self, is_named: &dyn Fn(FileId, u64) -> bool) -> Result<u64>;
 
-    /// Whether the store takes room of the disk that has the local directory `dir`: then a file that
-    /// moves there frees none.
+    /// Whether the store takes room of the disk that has the local directory `dir`: then a file
+    /// that moves there frees none.
     fn shares_disk_with(&self, dir: &Path) -> bool;
 
     /// Shows others that this process still uses the store. Call it at least once a minute.

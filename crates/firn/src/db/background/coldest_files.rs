@@ -4,9 +4,9 @@
 //! quarters of that is free, until all of it is free. So a file that comes back does not leave at
 //! once, and one that has left finds no room to come back.
 //!
-//! Room is what counts, and a move need not make any: a file with a second name keeps its blocks, so
-//! it stays; and a snapshot of the file system keeps those of all files, so moves stop for a time
-//! when they have freed nothing.
+//! A move need not make room: a file with a second name keeps its blocks, so it stays; and a
+//! snapshot of the file system keeps those of all files, so moves stop for a time when they have
+//! freed nothing.
 
 use crate::env::DiskRoom;
 use crate::store::kept_free;
@@ -77,8 +77,8 @@ impl Measurement {
         (self.files, self.bytes) = (0, 0);
     }
 
-    /// `least` and `most` bound the bytes of all local files. What the tables have grown by, no move
-    /// was to free.
+    /// `least` and `most` bound the bytes of all local files. No move was to free what the tables
+    /// have grown by.
     fn end(&mut self, now_us: u64, free: u64, least: u64, most: u64) -> Option<FreedNothing> {
         let (free_before, least_before) = *self.begun.get_or_insert((free, least));
         if self.files < MEASURED_FILES {
@@ -101,6 +101,15 @@ impl Measurement {
     }
 }
 
+/// A file that has left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Leaving {
+    id: u64,
+    bytes: u64,
+    /// It has left because the disk ran full.
+    by_room: bool,
+}
+
 /// See the module.
 #[derive(Default)]
 pub(super) struct ColdestFiles {
@@ -117,8 +126,8 @@ pub(super) struct ColdestFiles {
     /// forgotten after a time, so that each is asked again.
     passed: HashSet<u64>,
     passed_us: u64,
-    /// Id and size of files that have left, and whose local copies may be there yet.
-    leaving: Vec<(u64, u64)>,
+    /// Files that have left, and whose local copies may be there yet.
+    leaving: Vec<Leaving>,
     measurement: Measurement,
 }
 
@@ -134,8 +143,8 @@ impl std::fmt::Debug for ColdestFiles {
 }
 
 impl ColdestFiles {
-    /// Whether the disk runs full. `has_local_copy` says whether a file that has left is on the disk
-    /// yet: its room, and that of obsolete files, will be free.
+    /// Whether the disk runs full. `has_local_copy` says whether a file that has left is there yet:
+    /// its room, and that of obsolete files, will be free.
     pub(super) fn is_short(
         &mut self,
         now_us: u64,
@@ -143,16 +152,18 @@ impl ColdestFiles {
         local: LocalBytes,
         has_local_copy: impl Fn(u64) -> bool,
     ) -> (bool, Option<FreedNothing>) {
+        let was_short = self.is_short;
+        let was_idle = self.leaving.iter().all(|file| !file.by_room);
         let measurement = &mut self.measurement;
-        self.leaving.retain(|(id, size)| {
-            let stays = has_local_copy(*id);
-            if !stays {
+        self.leaving.retain(|file| {
+            let stays = has_local_copy(file.id);
+            if !stays && file.by_room {
                 measurement.files += 1;
-                measurement.bytes += size;
+                measurement.bytes += file.bytes;
             }
             stays
         });
-        let leaving = self.leaving.iter().map(|(_, size)| size).sum::<u64>();
+        let leaving = self.leaving.iter().map(|file| file.bytes).sum::<u64>();
         // Some of the leaving ones are obsolete already.
         let least = leaving.max(local.obsolete);
         let most = leaving.saturating_add(local.obsolete);
@@ -163,10 +174,15 @@ impl ColdestFiles {
             false => free < kept / 4 * 3,
         };
         let (least, most) = (local.tables + least, local.tables.saturating_add(most));
-        if !self.is_short && self.leaving.is_empty() {
+        // Files that have left by room are measured even if there seems to be room until their
+        // copies are gone.
+        if was_idle && !(was_short && self.is_short) {
             measurement.begin(room.free, least);
         }
-        let freed_nothing = measurement.end(now_us, room.free, least, most);
+        let freed_nothing = match self.is_short {
+            true => measurement.end(now_us, room.free, least, most),
+            false => None,
+        };
         (self.is_short, freed_nothing)
     }
 
@@ -282,9 +298,14 @@ impl ColdestFiles {
         self.coldest = candidates.collect();
     }
 
-    /// A file has left; its local copy goes when nobody reads it any more.
-    pub(super) fn has_left(&mut self, file: &FileHandle) {
-        self.leaving.push((file.file_id, file.size));
+    /// A file has left, `by_room` because the disk runs full; its local copy goes when nobody reads
+    /// it any more.
+    pub(super) fn has_left(&mut self, file: &FileHandle, by_room: bool) {
+        self.leaving.push(Leaving {
+            id: file.file_id,
+            bytes: file.size,
+            by_room,
+        });
         self.has_left = true;
     }
 }
@@ -294,6 +315,14 @@ mod tests {
     use super::*;
 
     const GIB: u64 = 1 << 30;
+
+    fn leaving(id: u64, gibibytes: u64) -> Leaving {
+        Leaving {
+            id,
+            bytes: gibibytes * GIB,
+            by_room: true,
+        }
+    }
 
     #[test]
     fn files_leave_below_one_bound_and_until_another() {
@@ -328,7 +357,7 @@ mod tests {
     #[test]
     fn files_that_have_left_count_as_free() {
         let mut coldest = ColdestFiles {
-            leaving: vec![(1, 3 * GIB), (2, 2 * GIB)],
+            leaving: vec![leaving(1, 3), leaving(2, 2)],
             ..ColdestFiles::default()
         };
         let room = DiskRoom {
@@ -338,60 +367,66 @@ mod tests {
         let local = LocalBytes::default();
         assert!(!coldest.is_short(0, room, local, |_| true).0);
         assert!(!coldest.is_short(0, room, local, |id| id == 1).0);
-        assert_eq!(coldest.leaving, [(1, 3 * GIB)]);
+        assert_eq!(coldest.leaving, [leaving(1, 3)]);
         assert!(coldest.is_short(0, room, local, |_| false).0, "it is gone");
     }
 
-    /// Ten files of a gibibyte leave, each of which frees `freed` bytes, while tables grow by
-    /// `grown` bytes in all. Returns what is found, and whether files leave afterwards.
-    fn leave_ten(
-        coldest: &mut ColdestFiles,
-        now_us: u64,
-        freed: u64,
-        grown: u64,
-    ) -> (Vec<FreedNothing>, bool) {
-        let (mut found, mut free, mut tables) = (Vec::new(), 20 * GIB, 900 * GIB);
-        for id in 0..10 {
-            let room = DiskRoom {
-                free,
-                total: 1000 * GIB,
-            };
-            let local = LocalBytes {
-                tables,
-                obsolete: 0,
-            };
-            let (is_short, nothing) = coldest.is_short(now_us, room, local, |_| false);
-            assert!(is_short);
-            found.extend(nothing);
-            coldest.leaving.push((id, GIB));
-            (free, tables) = (free + freed - grown / 10, tables - GIB + grown / 10);
+    /// A disk on which files of a gibibyte leave.
+    struct Disk {
+        coldest: ColdestFiles,
+        free: u64,
+        tables: u64,
+    }
+
+    impl Disk {
+        fn new() -> Self {
+            Self {
+                coldest: ColdestFiles::default(),
+                free: 20 * GIB,
+                tables: 900 * GIB,
+            }
         }
-        (found, coldest.may_leave(now_us))
+
+        /// Ten files leave, each of which frees `freed` bytes, while tables grow by `grown` bytes
+        /// for each. Returns what is found, and whether files leave afterwards.
+        fn leave_ten(&mut self, now_us: u64, freed: u64, grown: u64) -> (Vec<FreedNothing>, bool) {
+            let mut found = Vec::new();
+            for id in 0..10 {
+                let room = DiskRoom {
+                    free: self.free,
+                    total: 1000 * GIB,
+                };
+                let local = LocalBytes {
+                    tables: self.tables,
+                    obsolete: 0,
+                };
+                let (is_short, nothing) = self.coldest.is_short(now_us, room, local, |_| false);
+                assert!(is_short);
+                found.extend(nothing);
+                self.coldest.leaving.push(leaving(id, 1));
+                self.free = self.free + freed - grown;
+                self.tables = self.tables - GIB + grown;
+            }
+            (found, self.coldest.may_leave(now_us))
+        }
     }
 
     #[test]
     fn moves_that_free_nothing_stop_for_a_time() {
-        let mut coldest = ColdestFiles::default();
         let stop = |stop_us| FreedNothing {
             files: MEASURED_FILES,
             bytes: MEASURED_FILES * GIB,
             stop_us,
         };
+        assert_eq!(Disk::new().leave_ten(0, GIB, 0), (Vec::new(), true));
         // Tables that grow as fast are no reason to stop.
-        assert_eq!(leave_ten(&mut coldest, 0, GIB, 0), (Vec::new(), true));
-        coldest = ColdestFiles::default();
-        let grow = leave_ten(&mut coldest, 0, GIB, 10 * GIB);
-        assert_eq!(grow, (Vec::new(), true));
-        coldest = ColdestFiles::default();
-        assert_eq!(
-            leave_ten(&mut coldest, 5, 0, 0),
-            (vec![stop(STOP_US)], false)
-        );
-        assert!(!coldest.may_leave(STOP_US + 4));
-        assert!(coldest.may_leave(STOP_US + 5));
+        assert_eq!(Disk::new().leave_ten(0, GIB, GIB), (Vec::new(), true));
+        let mut disk = Disk::new();
+        assert_eq!(disk.leave_ten(5, 0, 0), (vec![stop(STOP_US)], false));
+        assert!(!disk.coldest.may_leave(STOP_US + 4));
+        assert!(disk.coldest.may_leave(STOP_US + 5));
         // A second time in a row, the stop is longer.
-        let later = 2 * STOP_US;
-        let again = leave_ten(&mut coldest, later, 0, 0);
+        let again = disk.leave_ten(2 * STOP_US, 0, 0);
         assert_eq!(again, (vec![stop(2 * STOP_US)], false));
     }
 }

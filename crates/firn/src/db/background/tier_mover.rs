@@ -163,7 +163,7 @@ impl BackgroundWork {
             let now_us = self.env.monotonic_micros();
             if let Some(file) = coldest.next(&version, now_us, may_leave, waits) {
                 drop(version);
-                return self.move_file(mover, &file, remote);
+                return self.move_file(mover, &file, remote, true);
             }
         }
         let moves = |file: &FileHandle| {
@@ -183,7 +183,7 @@ impl BackgroundWork {
         mover.next = next;
         drop(version);
         match file {
-            Some(file) => self.move_file(mover, &file, remote),
+            Some(file) => self.move_file(mover, &file, remote, false),
             None => Ok(false),
         }
     }
@@ -238,11 +238,13 @@ impl BackgroundWork {
         !shares_disk && mover.coldest.may_leave(now_us)
     }
 
+    /// `by_room`: because the disk runs full.
     fn move_file(
         &self,
         mover: &mut TierMover,
         file: &FileHandle,
         remote: &dyn RemoteFiles,
+        by_room: bool,
     ) -> Result<bool> {
         let _doing = self.activities.begin(format!(
             "moving {} {} the object store",
@@ -260,7 +262,7 @@ impl BackgroundWork {
             mover.skipped.insert(file.file_id);
         }
         if matches!(moved, Ok(true)) && file.location == FileLocation::Local {
-            mover.coldest.has_left(file);
+            mover.coldest.has_left(file, by_room);
         }
         moved
     }
