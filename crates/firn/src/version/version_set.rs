@@ -88,7 +88,7 @@ pub struct VersionSet {
     object_deletions: Mutex<ObjectDeletions>,
     /// While one of the directories of a hold exists, no object is deleted. The mutex is held for
     /// a look at a few paths at most, and no other is taken meanwhile.
-    object_holds: Mutex<Vec<Vec<PathBuf>>>,
+    object_holds: Mutex<Vec<Arc<Vec<PathBuf>>>>,
     /// The files that were in the directory when it was opened, as far as nobody has taken them.
     found: Mutex<DirectoryFiles>,
     /// Number of [`FileDeletionHold`] guards that exist now.

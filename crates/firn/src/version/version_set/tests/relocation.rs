@@ -326,3 +326,23 @@ fn a_file_that_is_gone_does_not_move() {
     );
     assert!(!set.names_object(meta.file_id));
 }
+
+/// Without a store nobody looks whether the directories are gone.
+#[test]
+fn only_a_database_with_a_store_remembers_who_holds_objects() {
+    let dir = tempfile::tempdir().unwrap();
+    let holder = dir.path().join("checkpoint");
+    let plain = VersionSet::open(context(Arc::new(PosixEnv::new()), dir.path())).unwrap();
+    plain.hold_objects_for(vec![holder.clone()]);
+    assert_eq!(plain.object_holds(), 0);
+
+    let (other, remote) = (tempfile::tempdir().unwrap(), Arc::default());
+    let set = open_with(other.path(), &remote);
+    std::fs::create_dir(&holder).unwrap();
+    set.hold_objects_for(vec![holder.clone()]);
+    delete(&set, 0);
+    assert_eq!(set.object_holds(), 1);
+    std::fs::remove_dir(&holder).unwrap();
+    delete(&set, 0);
+    assert_eq!(set.object_holds(), 0);
+}
