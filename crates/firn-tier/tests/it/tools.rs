@@ -149,6 +149,28 @@ fn a_checkpoint_that_cannot_copy_leaves_nothing() {
     assert_eq!(file, format!("{id:010}.sst"));
 }
 
+/// A copy that takes hours is not the only one that takes room.
+#[test]
+fn a_copy_looks_for_room_before_each_file() {
+    let world = half_remote(208);
+    world.move_all();
+    assert!(world.places().1 > 1);
+    let mut is_full = false;
+    let mut fill = |_, total: u64| {
+        if !std::mem::replace(&mut is_full, true) {
+            world.env.fill();
+            world.env.make_room(total);
+        }
+        Ok(())
+    };
+    let remote = RemoteInCheckpoint::Copied(&mut fill);
+    let made = { world.db() }.checkpoint_with(Path::new(COPY), false, remote);
+    let error = made.unwrap_err();
+    assert_eq!(*error.kind(), ErrorKind::NoSpace, "{error}");
+    assert!(error.to_string().contains("stay free"), "{error}");
+    assert!(!world.env.exists(Path::new("/copy.tmp")).unwrap());
+}
+
 /// As it is made while commits wait: copies would keep them waiting, and names would not stand
 /// alone.
 #[test]

@@ -285,13 +285,13 @@ fn copy_remote(
     let is_remote = |meta: &FileMeta| meta.location == FileLocation::ObjectStore;
     let placed = state.files.values_mut();
     let remote: Vec<&mut PlacedFile> = placed.filter(|placed| is_remote(&placed.meta)).collect();
-    let total = remote.iter().map(|placed| placed.meta.size).sum();
+    let total: u64 = remote.iter().map(|placed| placed.meta.size).sum();
     let store = parts.versions.source().store();
-    if total > 0 {
-        store.check_room(dir, total, "no copy of the files of the object store")?;
-    }
-    let mut done = 0;
+    let mut done: u64 = 0;
     for placed in remote {
+        // Others take room during a copy that takes hours.
+        let rest = total.saturating_sub(done);
+        store.check_room(dir, rest, "no copy of the files of the object store")?;
         let path = dir.join(file_name(FileKind::Sst, placed.meta.file_id));
         let mut copied = done;
         store.copy_remote(
