@@ -4,6 +4,7 @@ use crate::env_files::EnvFiles;
 use crate::errors;
 use crate::file::{RemoteFile, Shared};
 use crate::identity::{IdentifiedStore, OpenStore, Ownership};
+use crate::lazy_cache::LazyCache;
 use crate::names::{SSTS, object_name, objects_of, parse_object_name};
 use crate::owner::OwnerFile;
 use firn::base::epoch::DatabaseId;
@@ -11,16 +12,14 @@ use firn::base::{Error, ErrorKind, Result};
 use firn::env::{ClassReads, Env, ReadClass, ReadFile};
 use firn::store::{FileId, FileKind, RemoteFiles, RemoteSst, file_name};
 use firn_objects::{
-    CacheStats, Clock, Deadlines, Ended, FileCache, FileTraits, Files, HealthState, HealthStats,
-    Jobs, Metered, ObjectInfo, ObjectStore, Outcome, RequestKind, RequestMeter, RequestStats,
-    Retrying, Upload, UploadStats, Uploads, for_each_page,
+    CacheStats, Clock, Deadlines, Ended, ErrorKind as StoreKind, FileTraits, Files, HealthState,
+    HealthStats, Jobs, Metered, ObjectInfo, ObjectStore, Outcome, RequestKind, RequestMeter,
+    RequestStats, Retrying, Upload, UploadStats, Uploads, for_each_page,
 };
 use openssl::sha::Sha256;
-use parking_lot::Mutex;
-use std::fmt::Display;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 use xxhash_rust::xxh3::Xxh3;
@@ -86,6 +85,8 @@ pub struct ColdStoreStats {
     pub deletes: RequestStats,
     /// Whose the store is.
     pub ownership: Ownership,
+    /// Why there is no file cache, although there should be one.
+    pub cache_failure: Option<String>,
 }
 
 /// See the module.
@@ -95,68 +96,11 @@ pub struct ColdStore {
     store: Retrying,
     env: Arc<dyn Env>,
     clock: Arc<dyn Clock>,
-    cache: LazyCache,
     uploads: Uploads,
     shared: Shared,
     meter: Arc<RequestMeter>,
     close_patience: Duration,
     shares_disk_with: SharesDisk,
-}
-
-/// The cache, which is opened when it is needed: the directory belongs to this process by then,
-/// and a database with no file in the store needs no room for it.
-struct LazyCache {
-    /// `None` if there is no cache.
-    dir: Option<PathBuf>,
-    bytes: AtomicU64,
-    files: Arc<dyn Files>,
-    store: Arc<dyn ObjectStore>,
-    jobs: Arc<dyn Jobs>,
-    opening: Mutex<()>,
-    opened: OnceLock<FileCache>,
-}
-
-impl LazyCache {
-    fn stats(&self) -> CacheStats {
-        let unused = || CacheStats {
-            bytes_max: self.bytes.load(Ordering::Relaxed),
-            ..CacheStats::default()
-        };
-        self.opened.get().map_or_else(unused, FileCache::stats)
-    }
-
-    fn get(&self) -> Result<Option<&FileCache>> {
-        if let Some(cache) = self.opened.get() {
-            return Ok(Some(cache));
-        }
-        let Some(dir) = &self.dir else {
-            return Ok(None);
-        };
-        let _one = self.opening.lock();
-        if let Some(cache) = self.opened.get() {
-            return Ok(Some(cache));
-        }
-        let failed = |error: &dyn Display| {
-            let what = format!("the cache of files of the object store: {error}");
-            Error::new(ErrorKind::Io { os_errno: 0 }, what)
-        };
-        let made = self.files.create_directory(dir);
-        made.map_err(|error| failed(&format_args!("{}: {error}", dir.display())))?;
-        let bytes = self.bytes.load(Ordering::Relaxed);
-        let (files, store, jobs) = (&self.files, &self.store, &self.jobs);
-        let opened = FileCache::open(
-            dir.clone(),
-            bytes,
-            Arc::clone(files),
-            Arc::clone(store),
-            Arc::clone(jobs),
-        );
-        let opened = opened.map_err(|error| failed(&error))?;
-        let cache = self.opened.get_or_init(|| opened);
-        // The size may have changed meanwhile.
-        cache.set_bytes_max(self.bytes.load(Ordering::Relaxed));
-        Ok(Some(cache))
-    }
 }
 
 /// Counts the requests to the store that `open` opens.
@@ -178,15 +122,13 @@ impl ColdStore {
         let clock = Arc::clone(&parts.clock);
         let store: Arc<dyn ObjectStore> = Arc::<IdentifiedStore>::clone(&identified);
         let store = Retrying::new(store, Arc::clone(&parts.clock), parts.deadlines);
-        let cache = LazyCache {
-            dir: parts.cache_dir,
-            bytes: AtomicU64::new(parts.cache_bytes),
-            files: parts.cache_files,
-            store: Arc::new(store.clone()),
-            jobs: parts.read_jobs,
-            opening: Mutex::default(),
-            opened: OnceLock::new(),
-        };
+        let cache = Arc::new(LazyCache::new(
+            (parts.cache_dir, parts.cache_bytes),
+            parts.cache_files,
+            Arc::new(store.clone()),
+            parts.read_jobs,
+            Arc::clone(&parts.clock),
+        ));
         let files = Arc::new(EnvFiles(Arc::clone(&parts.env)));
         let uploads = Uploads::new(&store, files, parts.clock, parts.upload_jobs);
         let name: Arc<str> = parts.name.into();
@@ -194,6 +136,7 @@ impl ColdStore {
             store_name: Arc::clone(&name),
             store: Arc::new(store.clone()),
             clock: Arc::clone(&clock),
+            cache,
             pieces: Arc::default(),
             reads: Arc::default(),
         };
@@ -203,7 +146,6 @@ impl ColdStore {
             store,
             env: parts.env,
             clock,
-            cache,
             uploads,
             shared,
             meter,
@@ -212,18 +154,19 @@ impl ColdStore {
         })
     }
 
+    fn cache(&self) -> &LazyCache {
+        &self.shared.cache
+    }
+
     /// Changes how many bytes the cache may keep.
     pub fn set_cache_bytes(&self, bytes: u64) {
-        self.cache.bytes.store(bytes, Ordering::Relaxed);
-        if let Some(cache) = self.cache.opened.get() {
-            cache.set_bytes_max(bytes);
-        }
+        self.cache().set_bytes_max(bytes);
     }
 
     /// Figures.
     pub fn stats(&self) -> ColdStoreStats {
         ColdStoreStats {
-            cache: self.cache.stats(),
+            cache: self.cache().stats(),
             uploads: self.uploads.stats(),
             health: self.store.stats(),
             gets: self.meter.stats(RequestKind::Get),
@@ -231,6 +174,7 @@ impl ColdStore {
             lists: self.meter.stats(RequestKind::List),
             deletes: self.meter.stats(RequestKind::Delete),
             ownership: self.identified.ownership(),
+            cache_failure: self.cache().failure(),
         }
     }
 
@@ -342,14 +286,22 @@ impl RemoteFiles for ColdStore {
             tail_bytes: file.tail_bytes,
             is_hot: false,
         };
-        let object = object_name(file.id, file.checksum);
-        let cached = self.cache.get()?.map(|cache| cache.file(&object, traits));
         Ok(Arc::new(RemoteFile::new(
             file_name(FileKind::Sst, file.id),
-            (object, file.bytes),
-            cached.transpose().map_err(|error| self.failed(&error))?,
+            object_name(file.id, file.checksum),
+            traits,
             self.shared.clone(),
         )))
+    }
+
+    fn is_there(&self, file: &RemoteSst) -> Result<bool> {
+        // A read that finds nothing asks whose the store is.
+        let object = object_name(file.id, file.checksum);
+        match self.store.get_range(&object, 0..1) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == StoreKind::Absent => Ok(false),
+            Err(error) => Err(self.failed(&error)),
+        }
     }
 
     fn upload(&self, file: &RemoteSst, path: &Path, stopping: &AtomicBool) -> Result<()> {
@@ -374,7 +326,7 @@ impl RemoteFiles for ColdStore {
             return Err(Error::new(ErrorKind::Unreachable, what));
         }
         // The bytes may have gone into a directory that is not mounted any more.
-        let confirmed = self.identified.check_owner();
+        let confirmed = self.identified.change().map(|_| ());
         confirmed.map_err(|error| self.failed(&error))?;
         let found = self.store.head(&object);
         let found = found.map_err(|error| self.failed(&error))?;
@@ -404,7 +356,7 @@ impl RemoteFiles for ColdStore {
         for name in names {
             let deleted = self.store.delete(&name);
             deleted.map_err(|error| self.failed(&error))?;
-            if let Some(cache) = self.cache.opened.get() {
+            if let Some(cache) = self.cache().opened() {
                 cache.forget(&name);
             }
             self.shared.pieces.forget(&name);
@@ -431,6 +383,8 @@ impl RemoteFiles for ColdStore {
 
     fn sweep(&self, is_named: &dyn Fn(FileId, u64) -> bool) -> Result<u64> {
         let is_named = |name: &str| {
+            // A list of many objects takes its time.
+            self.beat();
             parse_object_name(name).is_none_or(|(id, checksum)| is_named(id, checksum))
         };
         let failed = |error: firn_objects::Error| self.failed(&error);
@@ -439,7 +393,7 @@ impl RemoteFiles for ColdStore {
         }
         let prepared = self.identified.change().map(|_| ());
         prepared.map_err(failed)?;
-        if let Some(cache) = self.cache.get()? {
+        if let Some(cache) = self.cache().get() {
             let names = cache.names().into_iter();
             names
                 .filter(|name| !is_named(name))

@@ -1,17 +1,18 @@
 //! An SST in the store, as the engine reads it.
 
 use crate::errors;
+use crate::lazy_cache::LazyCache;
 use crate::pieces::Pieces;
 use firn::base::{Error, ErrorKind, Result, read_meter};
 use firn::env::{PrefetchBatch, ReadClass, ReadCounters, ReadFile};
 use firn_objects::{
-    CHUNK_BYTES, CachedFile, CachedRead, Clock, ErrorKind as StoreKind, ObjectStore,
+    CHUNK_BYTES, CachedFile, CachedRead, Clock, ErrorKind as StoreKind, FileTraits, ObjectStore,
     REQUEST_BYTES_MAX, Scan,
 };
 use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Scans of a file that are known at most. One that is forgotten reads ahead again from its third
 /// read on.
@@ -33,6 +34,7 @@ pub struct Shared {
     pub store_name: Arc<str>,
     pub store: Arc<dyn ObjectStore>,
     pub clock: Arc<dyn Clock>,
+    pub cache: Arc<LazyCache>,
     pub pieces: Arc<Pieces>,
     pub reads: Arc<RemoteReads>,
 }
@@ -44,9 +46,9 @@ pub struct RemoteFile {
     name: String,
     /// The name of the object, and its size.
     object: String,
-    bytes: u64,
-    /// The file in the cache, if there is a cache.
-    cached: Option<CachedFile>,
+    traits: FileTraits,
+    /// The file in the cache, once there is a cache.
+    cached: OnceLock<CachedFile>,
     shared: Shared,
     /// The store did not have the object at the last read: what the cache has is all there is.
     is_absent: AtomicBool,
@@ -57,22 +59,26 @@ pub struct RemoteFile {
 }
 
 impl RemoteFile {
-    pub fn new(
-        name: String,
-        (object, bytes): (String, u64),
-        cached: Option<CachedFile>,
-        shared: Shared,
-    ) -> Self {
+    pub fn new(name: String, object: String, traits: FileTraits, shared: Shared) -> Self {
         Self {
             name,
             object,
-            bytes,
-            cached,
+            traits,
+            cached: OnceLock::new(),
             shared,
             is_absent: AtomicBool::new(false),
             scans: Mutex::default(),
             ends: Mutex::default(),
         }
+    }
+
+    /// The file in the cache. A file without a place there is read from the store.
+    fn cached(&self) -> Option<&CachedFile> {
+        if let Some(cached) = self.cached.get() {
+            return Some(cached);
+        }
+        let cached = self.shared.cache.get()?.file(&self.object, self.traits);
+        cached.ok().map(|cached| self.cached.get_or_init(|| cached))
     }
 
     /// Whether a read of somebody who reads once begins where another one has ended, or is large:
@@ -99,7 +105,7 @@ impl RemoteFile {
         };
         let end = offset + len;
         let read = scan.read(offset..end, &|_| true)?;
-        if end < self.bytes {
+        if end < self.traits.bytes {
             let mut scans = self.scans.lock();
             scans.push_back((end, scan));
             if scans.len() > SCANS_MAX {
@@ -119,9 +125,12 @@ impl RemoteFile {
     ) -> firn_objects::Result<Option<(&ReadCounters, u64)>> {
         let shared = &self.shared;
         let len = buf.len() as u64;
-        let cached = self.cached.as_ref().filter(|_| class.is_of_query());
+        let cached = match class.is_of_query() {
+            true => self.cached(),
+            false => None,
+        };
         let Some(cached) = cached else {
-            let object = (self.object.as_str(), self.bytes);
+            let object = (self.object.as_str(), self.traits.bytes);
             let ahead = match self.goes_on(offset, len) {
                 true => REQUEST_BYTES_MAX,
                 false => CHUNK_BYTES,
@@ -144,7 +153,7 @@ impl RemoteFile {
 
 impl ReadFile for RemoteFile {
     fn read_exact_at(&self, class: ReadClass, offset: u64, buf: &mut [u8]) -> Result<()> {
-        let (len, size) = (buf.len() as u64, self.bytes);
+        let (len, size) = (buf.len() as u64, self.traits.bytes);
         if offset.checked_add(len).is_none_or(|end| end > size) {
             let what = format!("{}: no {len} bytes at {offset}", self.name);
             return Err(Error::new(ErrorKind::Io { os_errno: 0 }, what));
@@ -170,20 +179,20 @@ impl ReadFile for RemoteFile {
     }
 
     fn size(&self) -> Result<u64> {
-        Ok(self.bytes)
+        Ok(self.traits.bytes)
     }
 
     fn distrust(&self) -> bool {
         if self.is_absent.load(Ordering::Relaxed) {
             return false;
         }
-        self.cached.iter().for_each(CachedFile::distrust);
+        self.cached.get().into_iter().for_each(CachedFile::distrust);
         self.shared.pieces.forget(&self.object);
         true
     }
 
     fn prefetch(&self, offset: u64, len: u64, _: &mut PrefetchBatch) {
-        if let Some(cached) = &self.cached {
+        if let Some(cached) = self.cached() {
             cached.will_read(offset..offset.saturating_add(len));
         }
     }

@@ -27,8 +27,6 @@ pub struct IdentifiedStore {
     database: OnceLock<(DatabaseId, bool)>,
     owner_file: OwnerFile,
     clock: Arc<dyn Clock>,
-    /// The token of this process.
-    token: String,
     ownership: Mutex<OwnerState>,
     is_ours: AtomicBool,
     /// Another copy has become the owner.
@@ -37,6 +35,10 @@ pub struct IdentifiedStore {
     is_owner: AtomicBool,
     /// Another copy was the owner when this process asked last.
     is_refused: AtomicBool,
+    /// The process says that it is gone, and changes nothing any more.
+    leaves: AtomicBool,
+    /// Held around each put of the token, so that no beat follows the word that the owner is gone.
+    putting: Mutex<()>,
 }
 
 /// Whose a store is, as far as a process knows.
@@ -61,6 +63,10 @@ const BEAT_US: u64 = 60_000_000;
 /// microseconds.
 const SILENT_US: u64 = 120_000_000;
 
+/// A beat that ends later than this after the one before, microseconds, shows nothing: another
+/// process may have become the owner meanwhile, and lost its token to this very beat.
+const SURE_US: u64 = SILENT_US / 4 * 3;
+
 /// A look at the owner is good for a change that begins within this time, microseconds. A process
 /// that was stopped for longer may have lost the store meanwhile.
 const LOOK_US: u64 = 10_000_000;
@@ -75,18 +81,34 @@ struct FoundOwner {
 }
 
 /// This process's knowledge of the owner.
-#[derive(Default)]
 struct OwnerState {
-    /// The tokens of this process and earlier ones; none until this process is the owner.
+    /// The token of this process.
+    token: String,
+    /// This token and earlier ones; none until this process is the owner.
     tokens: Vec<String>,
-    /// How often, and when last, this owner has shown that it lives.
+    /// How often this owner has shown that it lives, and when the last put of it began, by both
+    /// clocks.
     beats: u64,
-    beaten_us: u64,
+    beaten: (u64, u64),
     /// The last words of another owner, and since when it says them.
     watched: Option<(String, u64)>,
 }
 
+fn new_token(clock: &dyn Clock) -> String {
+    format!("{:016x}{:016x}", clock.random(), clock.random())
+}
+
 impl OwnerState {
+    fn new(clock: &dyn Clock) -> Self {
+        Self {
+            token: new_token(clock),
+            tokens: Vec::new(),
+            beats: 0,
+            beaten: (0, 0),
+            watched: None,
+        }
+    }
+
     fn await_silence(&mut self, found: &FoundOwner, now_us: u64) -> Result<()> {
         match &self.watched {
             Some((text, since_us)) if *text == found.text => {
@@ -105,6 +127,16 @@ impl OwnerState {
 fn too_slow() -> Error {
     let text = "this process, or the store, is too slow to know who the owner is";
     Error::new(ErrorKind::Unreachable, text)
+}
+
+fn is_late() -> Error {
+    let text = "this process, or the store, was stopped for so long that another process may have become the owner: \
+                nothing is changed before the owner has been silent for two minutes";
+    Error::new(ErrorKind::Unreachable, text)
+}
+
+fn closes() -> Error {
+    Error::new(ErrorKind::Unreachable, "the database closes")
 }
 
 fn taken_over() -> Error {
@@ -135,13 +167,14 @@ impl IdentifiedStore {
             store: OnceLock::new(),
             database: OnceLock::new(),
             owner_file,
-            token: format!("{:016x}{:016x}", clock.random(), clock.random()),
+            ownership: Mutex::new(OwnerState::new(&*clock)),
             clock,
-            ownership: Mutex::default(),
             is_ours: AtomicBool::new(false),
             is_lost: AtomicBool::new(false),
             is_owner: AtomicBool::new(false),
             is_refused: AtomicBool::new(false),
+            leaves: AtomicBool::new(false),
+            putting: Mutex::new(()),
         }
     }
 
@@ -233,7 +266,7 @@ impl IdentifiedStore {
         let asked = self.times();
         let found = self.found_owner()?;
         if let Some(found) = &found
-            && found.token != self.token
+            && found.token != ownership.token
         {
             if !known.tokens.contains(&found.token) {
                 self.is_refused.store(true, Ordering::Release);
@@ -245,7 +278,7 @@ impl IdentifiedStore {
             }
         }
         // Durable before the store has it. A put that fails now may be executed later.
-        let all = [self.token.clone()].into_iter();
+        let all = [ownership.token.clone()].into_iter();
         let all = all
             .chain(found.map(|found| found.token))
             .chain(known.tokens);
@@ -253,16 +286,28 @@ impl IdentifiedStore {
         if !self.is_recent(asked) {
             return Err(too_slow());
         }
-        self.put_owner("0")?;
+        let begun = self.times();
+        self.put_owner(&ownership.token, "0")?;
+        if !self.is_recent(asked) {
+            self.begin_anew(&mut ownership);
+            return Err(is_late());
+        }
         ownership.tokens = tokens;
+        ownership.beaten = begun;
         self.is_refused.store(false, Ordering::Release);
         self.is_owner.store(true, Ordering::Release);
-        ownership.beaten_us = self.clock.now_us();
         Ok(())
     }
 
-    fn put_owner(&self, state: &str) -> Result<()> {
-        let text = format!("{OWNER_HEAD}{} {state}\n", self.token);
+    /// From here on, this process is one that does not know whether it is the owner, as one that
+    /// has just started: a new token shows which put is of when.
+    fn begin_anew(&self, ownership: &mut OwnerState) {
+        *ownership = OwnerState::new(&*self.clock);
+        self.is_owner.store(false, Ordering::Release);
+    }
+
+    fn put_owner(&self, token: &str, state: &str) -> Result<()> {
+        let text = format!("{OWNER_HEAD}{token} {state}\n");
         self.store()?.put(OWNER, Bytes::from(text))
     }
 
@@ -280,14 +325,21 @@ impl IdentifiedStore {
                 let text = format!("its object {OWNER} is gone: is it the right store?");
                 return Err(Error::new(ErrorKind::Invalid, text));
             };
-            if !self.ownership.lock().tokens.contains(&found.token) {
-                self.is_lost.store(true, Ordering::Release);
-                return Err(taken_over());
-            }
+            let is_shown = {
+                let ownership = self.ownership.lock();
+                if ownership.tokens.is_empty() {
+                    return Err(is_late());
+                }
+                if !ownership.tokens.contains(&found.token) {
+                    self.is_lost.store(true, Ordering::Release);
+                    return Err(taken_over());
+                }
+                found.token == ownership.token
+            };
             if !self.is_recent(asked) {
                 continue;
             }
-            if found.token == self.token {
+            if is_shown {
                 return Ok(());
             }
             self.put_beat()?;
@@ -300,10 +352,14 @@ impl IdentifiedStore {
         (self.clock.now_us(), self.clock.unix_s())
     }
 
-    fn is_recent(&self, (since_us, since_s): (u64, u64)) -> bool {
+    fn is_recent(&self, since: (u64, u64)) -> bool {
+        self.is_within(since, LOOK_US)
+    }
+
+    /// Whether less than `us` have passed, by both clocks.
+    fn is_within(&self, (since_us, since_s): (u64, u64), us: u64) -> bool {
         let (now_us, now_s) = self.times();
-        now_us.saturating_sub(since_us) < LOOK_US
-            && now_s.saturating_sub(since_s) <= LOOK_US / 1_000_000
+        now_us.saturating_sub(since_us) < us && now_s.saturating_sub(since_s) <= us / 1_000_000
     }
 
     /// Shows that the owner lives, if this process is the owner and it is time.
@@ -316,21 +372,41 @@ impl IdentifiedStore {
     }
 
     fn is_beat_due(&self) -> bool {
-        self.is_owner() && self.silent_us() >= BEAT_US
+        self.is_owner() && !self.is_within(self.ownership.lock().beaten, BEAT_US)
     }
 
-    /// The time since the last beat that has succeeded, microseconds.
-    fn silent_us(&self) -> u64 {
-        let beaten_us = self.ownership.lock().beaten_us;
-        self.clock.now_us().saturating_sub(beaten_us)
+    /// Whether no other process can have become the owner since the last beat.
+    fn is_sure(&self) -> bool {
+        let ownership = self.ownership.lock();
+        !ownership.tokens.is_empty() && self.is_within(ownership.beaten, SURE_US)
     }
 
+    /// Puts the token again. If that ends too late, the store may have become another's meanwhile,
+    /// and its look behind this put would see this token. So this process begins anew.
     fn put_beat(&self) -> Result<()> {
-        let beats = self.ownership.lock().beats + 1;
-        let now_us = self.clock.now_us();
-        self.put_owner(&beats.to_string())?;
+        let leaves = || self.leaves.load(Ordering::Acquire);
+        if leaves() {
+            return Err(closes());
+        }
+        let _one = self.putting.lock();
+        if leaves() {
+            return Err(closes());
+        }
+        let (token, beats) = {
+            let ownership = self.ownership.lock();
+            if ownership.tokens.is_empty() {
+                return Err(is_late());
+            }
+            (ownership.token.clone(), ownership.beats + 1)
+        };
+        let begun = self.times();
+        self.put_owner(&token, &beats.to_string())?;
         let mut ownership = self.ownership.lock();
-        (ownership.beaten_us, ownership.beats) = (now_us, beats);
+        if ownership.token != token || !self.is_within(ownership.beaten, SURE_US) {
+            self.begin_anew(&mut ownership);
+            return Err(is_late());
+        }
+        (ownership.beaten, ownership.beats) = (begun, beats);
         Ok(())
     }
 
@@ -341,11 +417,17 @@ impl IdentifiedStore {
 
     /// Says that the owner is gone, if this process is the owner: the next one need not wait.
     pub fn leave(&self) -> Result<()> {
+        self.leaves.store(true, Ordering::Release);
+        let _one = self.putting.lock();
         if !self.is_owner() {
             return Ok(());
         }
         self.check_owner()?;
-        self.put_owner(GONE)
+        if !self.is_sure() {
+            return Err(is_late());
+        }
+        let token = self.ownership.lock().token.clone();
+        self.put_owner(&token, GONE)
     }
 
     /// An answer to a read. An object that is gone is damage only if the store is still ours: a
@@ -391,18 +473,24 @@ impl IdentifiedStore {
         if self.is_lost.load(Ordering::Acquire) {
             return Err(taken_over());
         }
+        if self.leaves.load(Ordering::Acquire) {
+            return Err(closes());
+        }
         let store = self.ask()?;
         self.become_owner()?;
         self.check_owner()?;
         if self.is_beat_due() {
             let beaten = self.put_beat();
-            if self.silent_us() >= SILENT_US / 4 * 3 {
+            if !self.is_sure() {
                 // Another process may take this one for dead at any moment.
                 beaten?;
             }
             self.check_owner()?;
         }
-        Ok(store)
+        match self.is_sure() {
+            true => Ok(store),
+            false => Err(is_late()),
+        }
     }
 
     /// Makes the store that of this database, and this process the owner, if they are not yet.

@@ -14,6 +14,7 @@ mod env_files;
 mod errors;
 mod file;
 mod identity;
+mod lazy_cache;
 mod names;
 mod owner;
 mod pieces;

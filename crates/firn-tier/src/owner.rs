@@ -31,6 +31,9 @@ const TOKENS_MAX: usize = 8;
 /// The file is not larger than this, bytes.
 const BYTES_MAX: u64 = 1 << 16;
 
+/// Bytes of the spare file: more than the next file has.
+const SPARE_BYTES: usize = 8192;
+
 /// The file in the data directory, and its place.
 pub struct OwnerFile {
     /// Files of the data directory.
@@ -125,13 +128,15 @@ impl OwnerFile {
         Ok(kept)
     }
 
+    /// Writes the next file into a spare one that has its blocks already, since files must leave a
+    /// disk that is full. The file so far is the next spare.
     fn replace(&self, tokens: &[String]) -> io::Result<()> {
-        let new = self.path.with_extension("new");
-        match self.files.remove(&new) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let file = self.files.open(&new, Open::New)?;
+        let (new, old) = (
+            self.path.with_extension("new"),
+            self.path.with_extension("old"),
+        );
+        self.find_spare(&new, &old)?;
+        let file = self.files.open(&new, Open::Create)?;
         let inode = self.files.info(&new)?.inode;
         let (place, store) = (&self.place, &self.store);
         let mut text = format!("{HEAD}\nplace {place}\nstore {store}\ninode {inode}\n");
@@ -140,10 +145,40 @@ impl OwnerFile {
         }
         text += "end\n";
         file.write_at(text.as_bytes(), 0)?;
+        file.set_len(text.len() as u64)?;
         file.sync()?;
+        let is_kept = self.files.link(&self.path, &old).is_ok();
         self.files.rename(&new, &self.path)?;
+        // Without a spare, the next file needs room.
+        let _ = match is_kept {
+            true => self.files.rename(&old, &new),
+            false => self.make_spare(&new),
+        };
         self.files
             .sync_directory(self.path.parent().unwrap_or(Path::new("/")))
+    }
+
+    /// Makes the file `new` the spare, if there is one, and no name of the file itself. A crash may
+    /// have left any of the names.
+    fn find_spare(&self, new: &Path, old: &Path) -> io::Result<()> {
+        let inode = |path: &Path| self.files.info(path).map(|info| info.inode).ok();
+        let current = inode(&self.path);
+        if inode(new).is_some() && inode(new) == current {
+            self.files.remove(new)?;
+        }
+        match inode(old) {
+            None => Ok(()),
+            Some(found) if inode(new).is_none() && Some(found) != current => {
+                self.files.rename(old, new)
+            }
+            Some(_) => self.files.remove(old),
+        }
+    }
+
+    fn make_spare(&self, path: &Path) -> io::Result<()> {
+        let spare = self.files.open(path, Open::Create)?;
+        spare.write_at(&[0; SPARE_BYTES], 0)?;
+        spare.sync()
     }
 }
 
@@ -234,6 +269,40 @@ mod tests {
             "the files of this data directory are copies"
         );
         assert!(known.tokens.is_empty());
+    }
+
+    /// With a spare, a full disk stops no write of the file, and a crash at any change leaves the
+    /// old file or the new one.
+    #[test]
+    fn the_file_is_replaced_on_a_full_disk_and_at_crashes() {
+        let files = Arc::new(MemFiles::new(3, &["/db"]));
+        let here = file(&files, "/db on m");
+        files.set_room(0);
+        here.write(tokens(1)).unwrap_err();
+        files.set_room(u64::MAX);
+        here.write(tokens(1)).unwrap();
+        files.set_room(0);
+        for count in [3, 5, 2, 8] {
+            here.write(tokens(count)).unwrap();
+            assert_eq!(here.known().unwrap().tokens, tokens(count));
+        }
+        files.set_room(u64::MAX);
+        let mut before = tokens(8);
+        for round in 0..400 {
+            let after = tokens(1 + round % 8);
+            files.set_fuse(round as u64 % 13);
+            let written = here.write(after.clone());
+            match round % 3 {
+                0 => files.kill(),
+                _ => files.crash(),
+            }
+            let known = here.known().unwrap();
+            match written {
+                Ok(_) => assert_eq!(known.tokens, after, "{round}"),
+                Err(_) => assert!([&before, &after].contains(&&known.tokens), "{round}"),
+            }
+            before = known.tokens;
+        }
     }
 
     #[test]

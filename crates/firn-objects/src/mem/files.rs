@@ -11,7 +11,7 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 /// The unit of holes and of torn writes.
 const PAGE: u64 = 4096;
@@ -28,6 +28,8 @@ struct Ends {
     room: AtomicU64,
     /// Changes until the process is dead.
     fuse: AtomicU64,
+    /// There is no room for another directory.
+    refuses_directories: AtomicBool,
 }
 
 impl Ends {
@@ -98,13 +100,19 @@ impl MemFiles {
             ends: Arc::new(Ends {
                 room: AtomicU64::new(u64::MAX),
                 fuse: AtomicU64::new(u64::MAX),
+                refuses_directories: AtomicBool::new(false),
             }),
         }
     }
 
-    /// After so many more writes of files the disk is full.
+    /// After so many more writes of files that take room the disk is full.
     pub fn set_room(&self, writes: u64) {
         self.ends.room.store(writes, SeqCst);
+    }
+
+    /// Whether there is no room for another directory.
+    pub fn refuse_directories(&self, refuse: bool) {
+        self.ends.refuses_directories.store(refuse, SeqCst);
     }
 
     /// The process dies after so many more changes: all that follow fail, up to [`Self::crash`] or
@@ -326,6 +334,9 @@ impl Files for MemFiles {
         match inner.names.get(path) {
             Some(Node::File(_)) => return Err(io::ErrorKind::AlreadyExists.into()),
             Some(Node::Directory) => {}
+            None if self.ends.refuses_directories.load(SeqCst) => {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
             None => drop(inner.names.insert(path.to_owned(), Node::Directory)),
         }
         Ok(())
@@ -396,14 +407,16 @@ impl LocalFile for MemFile {
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.ends.burn()?;
-        let is_full = !Ends::count(&self.ends.room);
+        let mut content = self.content.lock();
+        let pages = offset / PAGE..(offset + bytes.len() as u64).div_ceil(PAGE);
+        let takes_room = { pages }.any(|page| !content.now.pages.contains_key(&page));
+        let is_full = takes_room && !Ends::count(&self.ends.room);
         // Of a write that does not fit, a part does.
         let bytes = if is_full {
             &bytes[..bytes.len() / 2]
         } else {
             bytes
         };
-        let mut content = self.content.lock();
         let end = offset + bytes.len() as u64;
         content.now.len = content.now.len.max(end);
         let mut at = offset;

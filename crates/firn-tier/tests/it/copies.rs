@@ -1,12 +1,14 @@
 //! Copies of a data directory, which share the id of the database with the original.
 
 use crate::world::{HookedStore, MINUTE_US, STORE, World};
+use bytes::Bytes;
 use firn::base::options::Tier;
 use firn::base::{Error, ErrorKind};
 use firn::store::RemoteFiles;
 use firn_objects::mem::{MemFiles, MemObjects};
 use firn_objects::{Clock, Files, ObjectStore, Open};
 use firn_tier::Ownership;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
@@ -232,6 +234,7 @@ fn hooked(world: &mut World) -> Arc<HookedStore> {
     let store = Arc::new(HookedStore {
         store: Arc::clone(&world.objects),
         after_owner: Mutex::default(),
+        before_put: Mutex::default(),
     });
     let shared: Arc<dyn ObjectStore> = Arc::<HookedStore>::clone(&store);
     world.try_open(shared).unwrap();
@@ -293,6 +296,115 @@ fn an_original_that_is_stopped_before_a_change_does_not_make_it() {
         );
         clone.lock().unwrap().check_places();
     }
+}
+
+/// The put of a beat is executed when a clone has become the owner meanwhile. The original finds
+/// its own token then, and changes nothing by it.
+#[test]
+fn a_late_put_of_an_original_makes_it_no_owner() {
+    for change in ["delete", "upload", "confirm"] {
+        let mut world = original(58);
+        world.cache_bytes = 0;
+        let store = hooked(&mut world);
+        world.set_tier(Tier::Cold);
+        world.try_write(&[(1, Some(5))]).unwrap();
+        world.db().compact_all().unwrap();
+        world.move_all();
+        world.pass(11 * MINUTE_US);
+        if change != "delete" {
+            world.move_all();
+            world.try_write(&[(1, Some(6))]).unwrap();
+            world.db().compact_all().unwrap();
+        }
+        let clone = Arc::new(Mutex::new(clone_of(&world, 59)));
+        let (taking, clock) = (Arc::clone(&clone), Arc::clone(&world.clock));
+        let objects = Arc::clone(&world.objects);
+        let before = Arc::new(Mutex::new(BTreeMap::new()));
+        let noted = Arc::clone(&before);
+        let takes_over = move || {
+            let mut clone = taking.lock().unwrap();
+            clone.set_tier(Tier::Cold);
+            clone.try_write(&[(2, Some(6))]).unwrap();
+            clone.db().compact_all().unwrap();
+            clone.move_all();
+            assert_eq!(clone.cold().stats().ownership, Ownership::Ours);
+            clock.sleep_us(3 * MINUTE_US);
+            *noted.lock().unwrap() = objects.contents();
+        };
+        *store.before_put.lock().unwrap() = Some(Box::new(takes_over));
+        world.stop_for(MINUTE_US);
+        if change == "confirm" {
+            // The beat is not that of the step.
+            world.cold().beat();
+        }
+        let unowned = |mut objects: BTreeMap<String, Bytes>| {
+            objects.remove(firn_tier::OWNER);
+            objects
+        };
+        let error = world.db().tier_step().unwrap_err();
+        assert_eq!(*error.kind(), ErrorKind::Unreachable, "{change}: {error}");
+        assert!(store.before_put.lock().unwrap().is_none(), "{change}");
+        let left = unowned(world.objects.contents());
+        assert_eq!(left, unowned(before.lock().unwrap().clone()), "{change}");
+        // The clone goes on, and waits for nothing.
+        let clone = clone.lock().unwrap();
+        clone.db().tier_step().unwrap();
+        for _ in 0..5 {
+            clone.pass(MINUTE_US);
+            world.stop_for(MINUTE_US + 1);
+            world.db().tier_step().unwrap_err();
+            assert_ne!(world.cold().stats().ownership, Ownership::Ours);
+            assert_eq!(clone.cold().stats().ownership, Ownership::Ours);
+        }
+        clone.check_places();
+        clone.check_rows(1000);
+    }
+}
+
+/// A server that was stopped, and that nobody has replaced, is the owner again after two minutes.
+#[test]
+fn a_server_that_was_stopped_becomes_the_owner_again() {
+    let mut world = original(60);
+    world.open();
+    world.set_tier(Tier::Cold);
+    world.load(0..500, 2);
+    world.move_all();
+    world.stop_for(5 * MINUTE_US);
+    world.load(0..500, 3);
+    for _ in 0..2 {
+        let error = world.db().tier_step().unwrap_err();
+        assert!(error.to_string().contains("may still live"), "{error}");
+        assert_eq!(world.cold().stats().ownership, Ownership::Unknown);
+    }
+    world.pass(2 * MINUTE_US);
+    assert!(world.db().tier_step().unwrap());
+    assert_eq!(world.cold().stats().ownership, Ownership::Ours);
+    world.move_all();
+    world.check_places();
+    world.check_rows(1000);
+    world.check_nothing_left();
+}
+
+/// A step that goes on while the database closes does not say again that the owner lives.
+#[test]
+fn an_owner_that_is_gone_stays_gone() {
+    let mut world = original(61);
+    world.open();
+    world.set_tier(Tier::Cold);
+    world.load(0..500, 2);
+    world.move_all();
+    let cold = Arc::clone(world.cold());
+    world.close();
+    world.stop_for(MINUTE_US);
+    let gone = world.objects.get(firn_tier::OWNER).unwrap();
+    assert!(String::from_utf8_lossy(&gone).contains(" gone"));
+    cold.beat();
+    assert!(cold.delete(1).unwrap_err().is_unreachable());
+    assert_eq!(world.objects.get(firn_tier::OWNER).unwrap(), gone);
+    // The next process waits for nothing.
+    world.open();
+    world.load(0..500, 3);
+    assert!(world.db().tier_step().unwrap());
 }
 
 /// A put of an earlier owner is executed late. The owner says again that it is the one, before it
@@ -555,4 +667,54 @@ fn an_object_that_is_gone_leaves_the_cache_alone() {
     for _ in 0..3 {
         assert_eq!(readable(&world), before);
     }
+}
+
+/// Files must leave a disk that is full, also when the server has started again.
+#[test]
+fn a_database_on_a_full_disk_becomes_the_owner_and_reads() {
+    let mut world = original(62);
+    world.cache_files.set_room(0);
+    world.cache_bytes = 4 << 20;
+    assert!(!world.has_cache());
+    world.cache_files.refuse_directories(true);
+    for round in 0..3 {
+        world.open();
+        world.check_rows(1000);
+        let failure = world.cold().stats().cache_failure;
+        assert!(failure.unwrap().contains(crate::world::CACHE));
+        world.set_tier(Tier::Cold);
+        world.load(0..500, 2 + round);
+        assert!(world.move_all() > 0);
+        assert_eq!(world.cold().stats().ownership, Ownership::Ours);
+        world.check_places();
+        world.check_rows(1000);
+        world.close();
+        world.cache_files.crash();
+    }
+    // With room, there is a cache again after a while.
+    world.open();
+    world.check_rows(1000);
+    assert!(!world.has_cache());
+    world.cache_files.refuse_directories(false);
+    world.cache_files.set_room(u64::MAX);
+    world.pass(2 * MINUTE_US);
+    world.check_rows(1000);
+    let stats = world.cold().stats();
+    assert_eq!(stats.cache_failure, None);
+    assert!(stats.cache.hits > 0);
+}
+
+/// The file of the owner is written into a spare that has its blocks.
+#[test]
+fn the_error_of_a_full_disk_names_the_file() {
+    let mut world = World::new(63);
+    world.open();
+    world.load(0..300, 1);
+    world.set_tier(Tier::Cold);
+    // It has never been written.
+    world.cache_files.set_room(0);
+    let error = world.db().tier_step().unwrap_err();
+    assert!(error.to_string().contains(STORE), "{error}");
+    world.cache_files.set_room(u64::MAX);
+    assert!(world.move_all() > 0);
 }

@@ -135,14 +135,23 @@ impl ObjectStore for MortalStore {
 /// What happens after an answer.
 pub type Hook = Box<dyn FnOnce() + Send>;
 
-/// A store that calls a hook once, after the answer to the next request for the owner.
+/// A store that calls a hook once, after the answer to the next request for the owner, or before
+/// the next put of the owner is executed.
 pub struct HookedStore {
     pub store: Arc<MemObjects>,
     pub after_owner: Mutex<Option<Hook>>,
+    pub before_put: Mutex<Option<Hook>>,
 }
 
 impl ObjectStore for HookedStore {
     fn put(&self, name: &str, bytes: Bytes) -> Answer<()> {
+        let hook = match name {
+            firn_tier::OWNER => self.before_put.lock().unwrap().take(),
+            _ => None,
+        };
+        if let Some(hook) = hook {
+            hook();
+        }
         self.store.put(name, bytes)
     }
     fn put_new(&self, name: &str, bytes: Bytes) -> Answer<PutNew> {
@@ -476,8 +485,22 @@ impl World {
         assert_eq!(self.objects.uploads(), 0);
     }
 
-    /// Time passes, on the server's clock and on the store's.
+    /// Time passes, on the server's clock and on the store's. A server that is open shows that it
+    /// lives meanwhile.
     pub fn pass(&self, us: u64) {
+        let mut left = us;
+        while left > 0 {
+            let step = left.min(MINUTE_US);
+            self.stop_for(step);
+            if let Some((_, cold)) = &self.db {
+                cold.beat();
+            }
+            left -= step;
+        }
+    }
+
+    /// Time passes in which the server is stopped.
+    pub fn stop_for(&self, us: u64) {
         self.env.advance_clock(us);
         self.clock.sleep_us(us);
     }

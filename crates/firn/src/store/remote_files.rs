@@ -48,6 +48,9 @@ pub trait RemoteFiles: Send + Sync + 'static {
     /// Opens an SST for reading. Asks nobody: a read does.
     fn open(&self, file: &RemoteSst) -> Result<Arc<dyn ReadFile>>;
 
+    /// Whether the store has the object of an SST, with any bytes.
+    fn is_there(&self, file: &RemoteSst) -> Result<bool>;
+
     /// Stores the local file at `path`, and verifies that the store has the bytes of this checksum.
     /// Waits as long as the store needs. From here until [`Self::release`] the object is no stray.
     fn upload(&self, file: &RemoteSst, path: &Path, stopping: &AtomicBool) -> Result<()>;

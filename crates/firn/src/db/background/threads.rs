@@ -56,9 +56,9 @@ const TIER_STEP: Duration = Duration::from_secs(1);
 /// Pause after a file could not be moved.
 const TIER_RETRY: Duration = Duration::from_secs(5);
 
-/// Pause after the disk had no room for a file that comes back. Owners of stores beat in each step,
-/// once a minute at least.
-const TIER_FULL: Duration = Duration::from_secs(30);
+/// Pause after the disk had no room for a file that comes back. Owners of stores beat in a step,
+/// and at least each minute and a half.
+const TIER_FULL: Duration = Duration::from_secs(10);
 
 /// An idle database flushes its active memtable if that has at least this size, in percent of the
 /// size of the tree.

@@ -114,6 +114,10 @@ impl RemoteFiles for Stored {
         Ok(Arc::new(Object { store, bytes }))
     }
 
+    fn is_there(&self, file: &RemoteSst) -> Result<bool> {
+        Ok(self.0.objects.lock().contains_key(&file.id))
+    }
+
     fn upload(&self, file: &RemoteSst, path: &Path, _: &AtomicBool) -> Result<()> {
         let bytes = self.0.env.read(path)?;
         self.0.objects.lock().insert(file.id, bytes);
