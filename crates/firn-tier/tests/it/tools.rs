@@ -171,6 +171,43 @@ fn a_copy_looks_for_room_before_each_file() {
     assert!(!world.env.exists(Path::new("/copy.tmp")).unwrap());
 }
 
+/// What a copy has yet to take is not there for files that come back.
+#[test]
+fn files_that_come_back_leave_a_copy_its_room() {
+    let world = half_remote(209);
+    // The next open would remove what the files that have left have left behind.
+    world.db().flush().unwrap();
+    let mut world = world;
+    world.close();
+    world.open();
+    world.set_tier(Tier::Local);
+    world.env.fill();
+    world.env.make_room(64 << 20);
+    let ballast = Path::new("/ballast");
+    let mut refused = None;
+    let mut look = |_, total: u64| {
+        // Others leave as much as is to be free at the end, and no more.
+        let room = world.env.disk_room(Path::new("/db")).unwrap().unwrap();
+        let others = room.free - room.total / 4 - total;
+        let mut file = world.env.create(ballast).unwrap();
+        file.append(&vec![1; others as usize]).unwrap();
+        refused = Some(world.db().tier_step().unwrap_err());
+        Err(Error::new(ErrorKind::Interrupted, "enough"))
+    };
+    let remote = RemoteInCheckpoint::Copied(&mut look);
+    let made = { world.db() }.checkpoint_with(Path::new(COPY), false, remote);
+    assert_eq!(*made.unwrap_err().kind(), ErrorKind::Interrupted);
+    let refused = refused.unwrap();
+    assert_eq!(*refused.kind(), ErrorKind::NoSpace, "{refused}");
+    assert!(
+        refused.to_string().contains("copies under way"),
+        "{refused}"
+    );
+    // The copy has ended.
+    world.env.remove(ballast).unwrap();
+    assert!(world.db().tier_step().unwrap());
+}
+
 /// As it is made while commits wait: copies would keep them waiting, and names would not stand
 /// alone.
 #[test]
@@ -217,6 +254,7 @@ fn a_checkpoint_that_names_objects_keeps_them() {
         .map(|(id, placed)| object_name(*id, placed.meta.checksum))
         .collect();
     assert_eq!(named.len(), remote);
+    assert_eq!(world.db().objects_held_by().as_deref(), Some(target));
     let count = |world: &World| {
         let there = world.objects.contents();
         named
@@ -244,6 +282,7 @@ fn a_checkpoint_that_names_objects_keeps_them() {
     world.pass(11 * MINUTE_US);
     world.move_all();
     assert_eq!(count(&world), 0);
+    assert_eq!(world.db().objects_held_by(), None);
     world.check_nothing_left();
 }
 
@@ -257,6 +296,9 @@ fn a_repair_finds_files_where_they_are() {
     for is_back in [false, true] {
         let mut world = half_remote(207);
         world.db().flush().unwrap();
+        // The next open removes what the files that have left have left behind.
+        world.close();
+        world.open();
         let dir = Path::new("/db");
         let manifest = || {
             let names = world.env.list_dir(dir).unwrap();
@@ -270,6 +312,7 @@ fn a_repair_finds_files_where_they_are() {
         let before = manifest();
         world.set_tier(if is_back { Tier::Local } else { Tier::Cold });
         assert!(world.move_all() > 0);
+        assert!(!is_back || world.places().1 == 0);
         // What files have left behind goes, in the store and in the directory.
         for _ in 0..3 {
             world.pass(11 * MINUTE_US);

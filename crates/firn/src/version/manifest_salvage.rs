@@ -60,12 +60,18 @@ pub fn salvage_manifest(
 /// still be in the directory, because they are deleted later.
 ///
 /// # Errors
-/// Those of [`salvage_manifest`]; damage is no error.
+/// Those of the file system; `Unsupported` for a newer format. Damage is no error.
 pub fn removed_files(env: &dyn Env, dir: &Path, id: u64) -> Result<BTreeSet<u64>> {
     let (edits, _) = ManifestReader::salvage(env, dir, id, &mut |_| {})?;
-    let mut salvaged = Salvaged::default();
-    edits.iter().try_for_each(|edit| salvaged.apply(edit))?;
-    Ok(salvaged.removed)
+    let mut removed = BTreeSet::new();
+    for edit in &edits {
+        removed.extend(edit.removed.iter().map(|(_, id)| *id));
+        // An edit that moves a file removes it and adds it again.
+        for (.., meta) in &edit.added {
+            removed.remove(&meta.file_id);
+        }
+    }
+    Ok(removed)
 }
 
 impl Salvaged {

@@ -59,7 +59,7 @@ impl SurvivingTree {
                 // Refuse files that lie in an object store first: otherwise they would count as
                 // missing ones.
                 let remote = remote_files(damaged_db, &tree)?;
-                match doubt(damaged_db, &tree)? {
+                match doubt(damaged_db, &tree, &remote)? {
                     None => {
                         let waiting = tree.state.deferred.len();
                         if waiting > 0 {
@@ -193,12 +193,18 @@ fn blobs_moved(
 /// Returns an error if the end of the manifest was probably lost, exactly between two edits, so
 /// that the rest looks intact. Such a manifest names files, or needs log segments, that were
 /// removed since, and does not name the files that replaced them. (Damage within a log segment does
-/// not indicate a lost end.)
-fn doubt(damaged_db: &ReadOnlyDb, tree: &ReadOnlyTree) -> Result<Option<Error>> {
+/// not indicate a lost end, nor do files that have moved to the object store.)
+fn doubt(
+    damaged_db: &ReadOnlyDb,
+    tree: &ReadOnlyTree,
+    remote: &BTreeMap<u64, RemoteSst>,
+) -> Result<Option<Error>> {
     let known = &tree.state.files;
     let (env, dir) = (&**damaged_db.env(), damaged_db.dir());
     let there: BTreeSet<u64> = damaged_db.source().store().list()?.into_iter().collect();
-    let is_local = |placed: &&PlacedFile| placed.meta.location == FileLocation::Local;
+    let is_local = |placed: &&PlacedFile| {
+        placed.meta.location == FileLocation::Local && !remote.contains_key(&placed.meta.file_id)
+    };
     let mut local = known
         .values()
         .filter(is_local)

@@ -284,9 +284,9 @@ fn an_entry_of_a_newer_catalog_is_not_repaired_away() {
     repair_refuses(&env, "catalog entry kind 200");
 }
 
-/// The manifest says that a file lies in an object store. Repair refuses with the manifest whole
-/// (0), with the local file missing and a stray one in its place (1), and with a damaged manifest
-/// header (2).
+/// The manifest says that a file lies in an object store, and there is no local one. Repair refuses
+/// with the manifest whole (0), with a stray file beside it (1), and with a damaged manifest header
+/// (2).
 #[test]
 fn files_that_lie_elsewhere_are_not_repaired_away() {
     for damage in 0..3 {
@@ -303,8 +303,8 @@ fn files_that_lie_elsewhere_are_not_repaired_away() {
         create_manifest(&env, dir, &state).unwrap();
         let path = dir.join(manifest_name(state.next_file_id));
         match damage {
-            0 => {}
-            // The local file is missing, as for a remote one, and an unnamed newer file exists.
+            0 => env.remove(&dir.join(&name)).unwrap(),
+            // An unnamed newer file exists.
             1 => {
                 let content = env.read(&dir.join(&name)).unwrap();
                 env.remove(&dir.join(&name)).unwrap();
