@@ -67,7 +67,8 @@ pub fn send(
         sent_files: whole.len(),
         sent_bytes: whole_bytes,
     };
-    target.send(&whole, &|len| bar.inc(len))?;
+    let sending = target.send(&whole, &|len| bar.inc(len));
+    sending.map_err(|error| gone(source, tree, error))?;
     let mut in_pieces = |file: Changing| -> Result<StoredFile> {
         let parts: Vec<PieceSource> = PieceSource::of(&file.object, &file.path, file.len).collect();
         let found = target.send_parts(&parts, &there, &|len| bar.inc(len))?;
@@ -100,6 +101,31 @@ pub fn send(
 fn opened(source: &Source, file: &RemoteSst) -> Result<Arc<dyn ReadFile>> {
     let opened = source.db.source().store().open_remote(file, Arc::new(()));
     Ok(Arc::clone(opened?.file()))
+}
+
+/// An object may be deleted while it is sent, if the server does not know of the backup any more:
+/// then it is no damage.
+fn gone(source: &Source, tree: &ReadOnlyTree, error: Error) -> Error {
+    let ErrorKind::Corruption { file, .. } = error.kind() else {
+        return error;
+    };
+    let remote = source.db.source().store().remote();
+    let (Some(remote), Some((FileKind::Sst, id))) = (remote, parse_file_name(file)) else {
+        return error;
+    };
+    let placed = tree.state.files.get(&id);
+    let placed = placed.filter(|placed| placed.meta.location == FileLocation::ObjectStore);
+    match placed.map(|placed| remote.is_there(&placed.meta.as_remote())) {
+        Some(Ok(false)) => {
+            let message = format!(
+                "{}: the object of {file} was deleted during the backup: was the server restarted, or the checkpoint \
+                 removed? Take another backup",
+                remote.name()
+            );
+            Error::new(ErrorKind::Unreachable, message)
+        }
+        _ => error,
+    }
 }
 
 /// Checks that the target has all objects of the backup, and that the backup's mark is still there.

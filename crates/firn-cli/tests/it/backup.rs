@@ -2,7 +2,12 @@
 //! is found.
 
 use super::support::{Rows, World, firn, json, open, read};
+use firn::base::options::{Options, Tier};
+use firn::db::{Attached, Db};
+use firn::env::{Env, PosixEnv};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
@@ -521,4 +526,65 @@ fn a_directory_with_a_table_set_aside_is_refused() {
         drop(db);
         place.back_up();
     }
+}
+
+/// The server may delete an object while a backup copies it, if it does not know of the backup any
+/// more. Then another backup is to be taken, and nothing is damaged.
+#[test]
+fn an_object_that_is_gone_is_no_damage() {
+    let place = TestDirs::new();
+    let world = grown(&place);
+    world.db.close().unwrap();
+    drop(world.stopped());
+    let store = place.root.join("store");
+    std::fs::create_dir(&store).unwrap();
+    let url = format!("file://{}", store.display());
+    let env: Arc<dyn Env> = Arc::new(PosixEnv::new());
+    let options = Options {
+        background_jobs: 0,
+        ..Options::default()
+    };
+    options.mutable.set_tier(Tier::Cold);
+    options.mutable.cold_after_s.store(0, Ordering::Relaxed);
+    let remote = firn_tier::open_cold_store(&url, 0, &env, &place.source).unwrap();
+    let attached = Attached {
+        remote: Some(remote),
+        ..Attached::default()
+    };
+    let db = Db::open_with(env, &place.source, options, None, attached).unwrap();
+    while db.tier_step().unwrap() {}
+    assert!(db.places().remote.files > 0);
+    db.close().unwrap();
+    drop(db);
+
+    let mut objects = vec![store.join("sst")];
+    while objects.iter().any(|path| path.is_dir()) {
+        let below = |path: PathBuf| match path.is_dir() {
+            true => path
+                .read_dir()
+                .unwrap()
+                .map(|e| e.unwrap().path())
+                .collect(),
+            false => vec![path],
+        };
+        objects = objects.into_iter().flat_map(below).collect();
+    }
+    let object = &objects[0];
+    let bytes = std::fs::read(object).unwrap();
+    let back_up = || {
+        let data = place.data();
+        let args = ["backup", text(&place.target), "--from-dir", text(&data)];
+        json(&[&args[..], &["--storage-url", &url]].concat())
+    };
+    std::fs::remove_file(object).unwrap();
+    let (code, error) = back_up();
+    assert_eq!(code, 4, "{error}");
+    let said = error["error"].as_str().unwrap();
+    assert!(said.contains("was deleted during the backup"), "{said}");
+    let mut damaged = bytes.clone();
+    damaged[100] ^= 1;
+    std::fs::write(object, damaged).unwrap();
+    assert_eq!(back_up().0, 1);
+    std::fs::write(object, bytes).unwrap();
+    assert_eq!(back_up().0, 0);
 }
