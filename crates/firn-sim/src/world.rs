@@ -36,7 +36,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use session::Session;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Index ids of entries that belong to no table. The catalog assigns ids far below them.
@@ -89,6 +89,14 @@ pub struct Stats {
     pub points: u64,
     /// Files moved to or from the object store.
     pub moved: u64,
+    /// Of these, because the disk ran full.
+    pub by_room: u64,
+    /// Copying checkpoints during which files came back.
+    pub long_copies: u64,
+    /// Checkpoints that named objects.
+    pub named: u64,
+    /// Copies of the directory that were opened beside it.
+    pub copies: u64,
 }
 
 impl Stats {
@@ -104,6 +112,10 @@ impl Stats {
         self.checkpoints += other.checkpoints;
         self.points += other.points;
         self.moved += other.moved;
+        self.by_room += other.by_room;
+        self.long_copies += other.long_copies;
+        self.named += other.named;
+        self.copies += other.copies;
     }
 }
 
@@ -132,6 +144,8 @@ pub struct World {
     keys: u32,
     /// Checkpoints on disk, with their contents.
     checkpoints: Vec<KeptCheckpoint>,
+    /// A checkpoint that names objects, of the process that runs.
+    named: Option<KeptCheckpoint>,
     /// Backups and noted states, while the log is archived.
     points: point_in_time::RecoveryPoints,
     /// Whether SSTs that belong neither to the tree nor to a transaction may be on disk until the
@@ -181,6 +195,7 @@ impl World {
             next_name: 1,
             keys,
             checkpoints: Vec::new(),
+            named: None,
             points: point_in_time::RecoveryPoints::default(),
             counters_most: BTreeMap::new(),
             has_stray_files: false,
@@ -213,10 +228,10 @@ impl World {
         self.db.as_ref().expect("recovered")
     }
 
-    /// What a process on the disk `env` is attached to. No two processes have one directory as
-    /// their cache.
-    fn attached(&self, env: &MemEnv, cache_dir: Option<PathBuf>) -> Attached {
-        let cold = self.cold.as_ref().map(|cold| cold.attach(env, cache_dir));
+    /// What a process beside that of the database is attached to, on the disk `env`. No two
+    /// processes have one directory as their cache.
+    fn attached(&self, env: &MemEnv) -> Attached {
+        let cold = self.cold.as_ref().map(|cold| cold.attach(env, None));
         Attached {
             remote: cold.map(|cold| cold as _),
             ..Attached::default()
@@ -224,7 +239,12 @@ impl World {
     }
 
     fn start(&self) -> Result<Arc<Db>> {
-        let attached = self.attached(&self.env, Some("/cache".into()));
+        let cold = self.cold.as_ref();
+        let cold = cold.map(|cold| cold.attach_process(&self.env));
+        let attached = Attached {
+            remote: cold.map(|cold| cold as _),
+            ..Attached::default()
+        };
         let env = (self.wrap)(&self.env);
         Db::open_with(env, Path::new(DIR), self.options.clone(), None, attached)
     }

@@ -17,8 +17,23 @@ const KEPT_MAX: usize = 3;
 
 /// A finished checkpoint, with its contents.
 pub(super) struct KeptCheckpoint {
-    dir: PathBuf,
-    holds: DatabaseContents,
+    pub(super) dir: PathBuf,
+    pub(super) holds: DatabaseContents,
+}
+
+impl KeptCheckpoint {
+    /// Whether the checkpoint still has its contents.
+    pub(super) fn is_shown_by(&self, seen: &DatabaseContents) -> bool {
+        let holds = &self.holds;
+        seen.tables == holds.tables
+            && seen.prepared == holds.prepared
+            && holds.entries.iter().all(|(id, entries)| {
+                // Compare only indexes of existing tables. The checkpoint may still hold some of
+                // the entries of dropped indexes, which compactions remove bit by bit.
+                let live = holds.tables.values().flatten().any(|live| live == id);
+                !live || seen.entries.get(id) == Some(entries)
+            })
+    }
 }
 
 impl World {
@@ -28,6 +43,11 @@ impl World {
         let dir = PathBuf::from(format!("/c{}", self.next_name));
         let flush = self.lucky(50);
         self.db().checkpoint(&dir, flush)?;
+        self.keep_checkpoint(dir)
+    }
+
+    /// Compares the contents of a checkpoint that was just made with the model.
+    pub(super) fn keep_checkpoint(&mut self, dir: PathBuf) -> Result<(), StepEnd> {
         self.stats.checkpoints += 1;
         // The checkpoint made the log durable up to its last record.
         let now = self.history.now();
@@ -67,19 +87,11 @@ impl World {
         let at = self.rng.random_range(0..=at);
         let after = self.copy_of_disk();
         let kept = &self.checkpoints[at];
-        let (dir, holds) = (kept.dir.clone(), kept.holds.clone());
-        let seen = self.look_at(&after, &dir)?;
+        let seen = self.look_at(&after, &kept.dir)?;
         ensure!(
-            seen.tables == holds.tables
-                && seen.prepared == holds.prepared
-                && holds.entries.iter().all(|(id, entries)| {
-                    // Compare only indexes of existing tables. The checkpoint may still hold some
-                    // of the entries of dropped indexes, which compactions remove bit by bit.
-                    let live = holds.tables.values().flatten().any(|live| live == id);
-                    !live || seen.entries.get(id) == Some(entries)
-                }),
+            kept.is_shown_by(&seen),
             "the checkpoint {} holds something else after a crash",
-            dir.display()
+            kept.dir.display()
         );
         Ok(())
     }
@@ -134,7 +146,7 @@ impl World {
         drop(copy);
         // The copy of the disk holds the database as a kill would leave it. So the database may
         // show any moment from the durable one on.
-        let attached = self.attached(&disk, None);
+        let attached = self.attached(&disk);
         let db = Db::open_with(env, Path::new(DIR), options, None, attached)?;
         let seen = self.see_in(&db)?;
         let found = (self.history.durable()..=self.history.now()).any(|at| {

@@ -128,8 +128,11 @@ impl World {
             End::Kill => self.env.kill(),
         };
         self.db = None;
+        // Nothing remembers over a start which objects it names.
+        self.named = None;
         if let Some(cold) = &self.cold {
             cold.die(end);
+            next.unfill();
         }
         self.env = next;
     }
@@ -165,7 +168,12 @@ impl World {
     pub fn reopen(&mut self) -> Result<(), StepEnd> {
         self.end_sessions();
         self.sessions.clear();
-        let from = match self.db().close() {
+        let closed = self.db().close();
+        self.named = None;
+        if let Some(cold) = &self.cold {
+            cold.end_process(closed.is_ok());
+        }
+        let from = match closed {
             Ok(()) => self.history.now(),
             Err(error) if self.env.is_dead() => return Err(error.into()),
             // Without a segment the log has decisions in memory only; the close cannot write them.

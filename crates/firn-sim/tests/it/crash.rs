@@ -32,6 +32,8 @@ fn nothing_is_lost_or_left_over_while_files_move() {
         all.add(&cold_files_run(seed).unwrap());
     }
     assert!(all.moved > 500 && all.crashes > 200, "{all:?}");
+    assert!(all.by_room > 50 && all.long_copies > 20, "{all:?}");
+    assert!(all.named > 20 && all.copies > 20, "{all:?}");
 }
 
 #[test]
