@@ -27,6 +27,7 @@ struct StoreColumn {
     kRemoteFiles,
     kRemoteBytes,
     kObjectsToDelete,
+    kObjectsHeldBy,
     kUploadedFiles,
     kUploadedBytes,
     kUploadRetries,
@@ -60,6 +61,7 @@ struct StoreColumn {
 };
 
 constexpr uint kErrorChars = 1024;
+constexpr uint kPathChars = 1024;
 
 ST_FIELD_INFO store_columns[] = {Column("URL", Varchar(1024), NOT_NULL),
                                  Column("STATE", Varchar(16), NOT_NULL),
@@ -72,6 +74,7 @@ ST_FIELD_INFO store_columns[] = {Column("URL", Varchar(1024), NOT_NULL),
                                  Column("REMOTE_FILES", ULonglong(), NOT_NULL),
                                  Column("REMOTE_BYTES", ULonglong(), NOT_NULL),
                                  Column("OBJECTS_TO_DELETE", ULonglong(), NOT_NULL),
+                                 Column("OBJECTS_HELD_BY", Varchar(kPathChars), NULLABLE),
                                  Column("UPLOADED_FILES", ULonglong(), NOT_NULL),
                                  Column("UPLOADED_BYTES", ULonglong(), NOT_NULL),
                                  Column("UPLOAD_RETRIES", ULonglong(), NOT_NULL),
@@ -137,6 +140,7 @@ void add_store(void* context, const firn_object_store_info* store) {
   rows->store(StoreColumn::kRemoteFiles, store->remote_files);
   rows->store(StoreColumn::kRemoteBytes, store->remote_bytes);
   rows->store(StoreColumn::kObjectsToDelete, store->objects_to_delete);
+  if (store->objects_held_by) rows->store(StoreColumn::kObjectsHeldBy, store->objects_held_by);
   rows->store(StoreColumn::kUploadedFiles, store->uploaded_files);
   rows->store(StoreColumn::kUploadedBytes, store->uploaded_bytes);
   rows->store(StoreColumn::kUploadRetries, store->upload_retries);

@@ -848,14 +848,14 @@ typedef struct firn_object_store_info {
   const char *url;
   // How it does: 0 it answers, 1 it is slow, 2 it does not answer.
   uint32_t state;
-  // Whether this server may change it: 0 that is not known, since it has changed nothing yet; 1
-  // it may; 2 another copy of the database may.
+  // Whether this server may change it: 0 that is not known, since it has changed nothing yet, or
+  // was stopped for a while; 1 it may; 2 another copy of the database may.
   uint32_t ownership;
   // For how long it has not answered, microseconds; 0 if it answers.
   uint64_t out_us;
   // How often that has begun.
   uint64_t outages;
-  // The latest failure of a request, or NULL.
+  // Why there is no file cache, or the latest failure of a request, or NULL.
   const char *last_error;
   // Requests that read objects.
   struct firn_request_info gets;
@@ -875,6 +875,8 @@ typedef struct firn_object_store_info {
   uint64_t remote_bytes;
   // Objects that are to be deleted, or are deleted and not forgotten yet.
   uint64_t objects_to_delete;
+  // The checkpoint for which no object is deleted, or NULL.
+  const char *objects_held_by;
   // Files that were uploaded.
   uint64_t uploaded_files;
   // Their bytes.

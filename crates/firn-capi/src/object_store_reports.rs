@@ -52,14 +52,14 @@ pub struct firn_object_store_info {
     pub url: *const c_char,
     /// How it does: 0 it answers, 1 it is slow, 2 it does not answer.
     pub state: u32,
-    /// Whether this server may change it: 0 that is not known, since it has changed nothing yet; 1
-    /// it may; 2 another copy of the database may.
+    /// Whether this server may change it: 0 that is not known, since it has changed nothing yet, or
+    /// was stopped for a while; 1 it may; 2 another copy of the database may.
     pub ownership: u32,
     /// For how long it has not answered, microseconds; 0 if it answers.
     pub out_us: u64,
     /// How often that has begun.
     pub outages: u64,
-    /// The latest failure of a request, or NULL.
+    /// Why there is no file cache, or the latest failure of a request, or NULL.
     pub last_error: *const c_char,
     /// Requests that read objects.
     pub gets: firn_request_info,
@@ -79,6 +79,8 @@ pub struct firn_object_store_info {
     pub remote_bytes: u64,
     /// Objects that are to be deleted, or are deleted and not forgotten yet.
     pub objects_to_delete: u64,
+    /// The checkpoint for which no object is deleted, or NULL.
+    pub objects_held_by: *const c_char,
     /// Files that were uploaded.
     pub uploaded_files: u64,
     /// Their bytes.
@@ -121,7 +123,10 @@ pub unsafe extern "C" fn firn_list_object_stores(
         let (stats, places) = (cold.stats(), db.places());
         let cache = stats.cache;
         let url = c_text(cold.name());
-        let last_error = stats.health.last_error.as_deref().map(c_text);
+        let last_error = stats.cache_failure.or(stats.health.last_error);
+        let last_error = last_error.as_deref().map(c_text);
+        let held_by = db.objects_held_by();
+        let held_by = held_by.map(|dir| c_text(&dir.to_string_lossy()));
         let info = firn_object_store_info {
             url: url.as_ptr(),
             state: match stats.health.state {
@@ -146,6 +151,7 @@ pub unsafe extern "C" fn firn_list_object_stores(
             remote_files: places.remote.files,
             remote_bytes: places.remote.bytes,
             objects_to_delete: places.objects_to_delete,
+            objects_held_by: held_by.as_ref().map_or(null(), |dir| dir.as_ptr()),
             uploaded_files: stats.uploads.stored,
             uploaded_bytes: stats.uploads.stored_bytes,
             upload_retries: stats.uploads.retries,

@@ -29,7 +29,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use block_file::BlockFile;
 pub use block_pool::{BlockName, BlockPool, IsIntact, PoolOutlook, WantedBlock};
-pub use copy_remote::kept_free;
+use copy_remote::RoomClaims;
+pub use copy_remote::{ClaimedRoom, kept_free};
 pub use disk_reserve::{DiskReserve, ReservePart};
 pub use file_name::{FileId, FileKind, file_name, parse_file_name};
 use open_files::SharedFile;
@@ -56,6 +57,7 @@ pub struct FileStore {
     pool: Option<Arc<PooledBlocks>>,
     remote: Option<Arc<dyn RemoteFiles>>,
     read_clock_s: Arc<AtomicU64>,
+    room_claims: Arc<RoomClaims>,
     on_failure: Option<(Arc<Health>, Listener)>,
 }
 
@@ -75,6 +77,7 @@ impl FileStore {
             pool: None,
             remote: None,
             read_clock_s: Arc::default(),
+            room_claims: Arc::default(),
             on_failure: None,
         }
     }

@@ -287,11 +287,13 @@ fn copy_remote(
     let remote: Vec<&mut PlacedFile> = placed.filter(|placed| is_remote(&placed.meta)).collect();
     let total: u64 = remote.iter().map(|placed| placed.meta.size).sum();
     let store = parts.versions.source().store();
+    // A copy may take hours: others must leave it its room.
+    let room = store.claim_room(dir);
     let mut done: u64 = 0;
     for placed in remote {
         // Others take room during a copy that takes hours.
         let rest = total.saturating_sub(done);
-        store.check_room(dir, rest, "no copy of the files of the object store")?;
+        room.check(rest, "no copy of the files of the object store")?;
         let path = dir.join(file_name(FileKind::Sst, placed.meta.file_id));
         let mut copied = done;
         store.copy_remote(

@@ -7,6 +7,7 @@ use crate::store::{FileKind, file_name};
 use crate::table::IndexSums;
 use crate::version::{FileLocation, FilesAndBytes, LEVELS};
 use crate::write::STALL_REASONS;
+use std::path::PathBuf;
 
 /// One index of a table, with counts of its stored entries.
 #[derive(Debug, Clone)]
@@ -182,6 +183,11 @@ impl Db {
             remote,
             objects_to_delete: self.work.versions.objects_to_delete(),
         }
+    }
+
+    /// The checkpoint for which no object is deleted from the object store, if there is one.
+    pub fn objects_held_by(&self) -> Option<PathBuf> {
+        self.work.versions.objects_held_by()
     }
 
     /// Delays of writers since the database was opened, by reason.

@@ -3,8 +3,11 @@
 use super::{FileKind, FileStore, RemoteSst, file_name};
 use crate::base::{Error, ErrorKind, Result};
 use crate::env::{AppendFile, DiskRoom, ReadClass};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use xxhash_rust::xxh3::Xxh3;
 
 /// A file is copied in pieces of this size, bytes.
@@ -17,6 +20,42 @@ const TRIES: u32 = 4;
 /// least 1 GiB, and at most a quarter.
 pub fn kept_free(room: DiskRoom) -> u64 {
     (room.total / 20).max(1 << 30).min(room.total / 4)
+}
+
+/// Room that copies under way have yet to take.
+#[derive(Default)]
+pub(super) struct RoomClaims {
+    claims: Mutex<BTreeMap<u64, RoomClaim>>,
+    next: AtomicU64,
+}
+
+struct RoomClaim {
+    bytes: u64,
+    /// Size of the disk, which stands for the disk: two of one size count as one.
+    of: u64,
+}
+
+/// Room that a copy has yet to take; given back at the end.
+pub struct ClaimedRoom<'a> {
+    store: &'a FileStore,
+    dir: &'a Path,
+    id: u64,
+}
+
+impl Drop for ClaimedRoom<'_> {
+    fn drop(&mut self) {
+        self.store.room_claims.claims.lock().remove(&self.id);
+    }
+}
+
+impl ClaimedRoom<'_> {
+    /// The copy has yet to take `bytes`. As [`FileStore::check_room`].
+    ///
+    /// # Errors
+    /// `NoSpace`.
+    pub fn check(&self, bytes: u64, what: &str) -> Result<()> {
+        self.store.check_claim(self.dir, Some(self.id), bytes, what)
+    }
 }
 
 impl FileStore {
@@ -99,18 +138,42 @@ impl FileStore {
     /// # Errors
     /// `NoSpace`.
     pub fn check_room(&self, dir: &Path, bytes: u64, what: &str) -> Result<()> {
+        self.check_claim(dir, None, bytes, what)
+    }
+
+    /// Begins a copy into `dir` that takes its time. What it says to take with
+    /// [`ClaimedRoom::check`] is there for nobody else whom [`Self::check_room`] asks.
+    pub fn claim_room<'a>(&'a self, dir: &'a Path) -> ClaimedRoom<'a> {
+        let id = self.room_claims.next.fetch_add(1, Ordering::Relaxed);
+        ClaimedRoom {
+            store: self,
+            dir,
+            id,
+        }
+    }
+
+    fn check_claim(&self, dir: &Path, own: Option<u64>, bytes: u64, what: &str) -> Result<()> {
         // Without an answer, the disk may have room.
         let Ok(Some(room)) = self.env().disk_room(dir) else {
             return Ok(());
         };
         let kept = kept_free(room);
-        if room.free >= bytes.saturating_add(kept) {
+        let mut claims = self.room_claims.claims.lock();
+        if let Some(id) = own {
+            let of = room.total;
+            claims.insert(id, RoomClaim { bytes, of });
+        }
+        let others = claims.iter().filter(|(id, _)| Some(**id) != own);
+        let others = others.filter(|(_, claim)| claim.of == room.total);
+        let claimed: u64 = others.map(|(_, claim)| claim.bytes).sum();
+        if room.free >= bytes.saturating_add(kept).saturating_add(claimed) {
             return Ok(());
         }
         let what = format!(
-            "{what}: of {} MiB that are free on the disk, {} MiB stay free",
+            "{what}: of {} MiB that are free on the disk, {} MiB stay free, and copies under way take {} MiB",
             room.free >> 20,
-            kept >> 20
+            kept >> 20,
+            claimed >> 20
         );
         Err(Error::new(ErrorKind::NoSpace, what))
     }

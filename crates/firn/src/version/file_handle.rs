@@ -93,9 +93,11 @@ impl FileSource {
         self.local_copies.lock().insert(file_id)
     }
 
-    /// Whether the data directory has, or gets, a file of this id beside the object.
-    pub fn has_local_copy(&self, file_id: u64) -> bool {
-        self.local_copies.lock().contains(&file_id)
+    /// Calls `f` with a function that says whether the data directory has, or gets, a file of this
+    /// id beside the object. `f` takes no lock.
+    pub fn with_local_copies<T>(&self, f: impl FnOnce(&dyn Fn(u64) -> bool) -> T) -> T {
+        let copies = self.local_copies.lock();
+        f(&|id| copies.contains(&id))
     }
 
     /// The data directory has no file of this id any more, or the file is the one of the tree.

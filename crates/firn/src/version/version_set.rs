@@ -26,7 +26,7 @@ use crate::wal::Gtid;
 use arc_swap::ArcSwap;
 use deletion::DirectoryFiles;
 use parking_lot::Mutex;
-use remote_deletion::ObjectDeletions;
+use remote_deletion::{ObjectDeletions, ObjectHold};
 use rotation::{is_full, rotate, rotate_at};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -88,7 +88,7 @@ pub struct VersionSet {
     object_deletions: Mutex<ObjectDeletions>,
     /// While one of the directories of a hold exists, no object is deleted. The mutex is held for
     /// a look at a few paths at most, and no other is taken meanwhile.
-    object_holds: Mutex<Vec<Arc<Vec<PathBuf>>>>,
+    object_holds: Mutex<Vec<Arc<ObjectHold>>>,
     /// The files that were in the directory when it was opened, as far as nobody has taken them.
     found: Mutex<DirectoryFiles>,
     /// Number of [`FileDeletionHold`] guards that exist now.

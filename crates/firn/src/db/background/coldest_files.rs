@@ -30,7 +30,7 @@ const MEASURED_FILES: u64 = 8;
 
 /// How long files stay after such a measurement has found no more room, microseconds; twice as long
 /// each time.
-const STOP_US: u64 = 600_000_000;
+const STOP_US: u64 = 60_000_000;
 const STOP_MAX_US: u64 = 24 * 3_600_000_000;
 
 /// A file that may leave, by the time at which it was last read.
@@ -60,8 +60,8 @@ pub(super) struct FreedNothing {
 /// Measures whether moves free room.
 #[derive(Debug, Default)]
 struct Measurement {
-    /// Free room, and at least how much all local files had, when it began.
-    begun: Option<(u64, u64)>,
+    /// The disk and its free room, and at least how much all local files had, when it began.
+    begun: Option<(DiskRoom, u64)>,
     /// Files that have left, and whose local copies are gone, since it began.
     files: u64,
     bytes: u64,
@@ -72,22 +72,26 @@ struct Measurement {
 }
 
 impl Measurement {
-    fn begin(&mut self, free: u64, least: u64) {
-        self.begun = Some((free, least));
+    fn begin(&mut self, room: DiskRoom, least: u64) {
+        self.begun = Some((room, least));
         (self.files, self.bytes) = (0, 0);
     }
 
     /// `least` and `most` bound the bytes of all local files. No move was to free what the tables
     /// have grown by.
-    fn end(&mut self, now_us: u64, free: u64, least: u64, most: u64) -> Option<FreedNothing> {
-        let (free_before, least_before) = *self.begun.get_or_insert((free, least));
+    fn end(&mut self, now_us: u64, room: DiskRoom, least: u64, most: u64) -> Option<FreedNothing> {
+        let (before, least_before) = *self.begun.get_or_insert((room, least));
+        if before.total != room.total {
+            // The disk is larger or smaller than it was.
+            self.begin(room, least);
+        }
         if self.files < MEASURED_FILES {
             return None;
         }
-        let expected = i128::from(free_before) + i128::from(least_before) - i128::from(most);
+        let expected = i128::from(before.free) + i128::from(least_before) - i128::from(most);
         let (files, bytes) = (self.files, self.bytes);
-        self.begin(free, least);
-        if i128::from(free) + i128::from(bytes / 2) >= expected {
+        self.begin(room, least);
+        if i128::from(room.free) + i128::from(bytes / 2) >= expected {
             self.stop_us = 0;
             return None;
         }
@@ -177,10 +181,10 @@ impl ColdestFiles {
         // Files that have left by room are measured even if there seems to be room until their
         // copies are gone.
         if was_idle && !(was_short && self.is_short) {
-            measurement.begin(room.free, least);
+            measurement.begin(room, least);
         }
         let freed_nothing = match self.is_short {
-            true => measurement.end(now_us, room.free, least, most),
+            true => measurement.end(now_us, room, least, most),
             false => None,
         };
         (self.is_short, freed_nothing)

@@ -23,6 +23,15 @@ use std::sync::atomic::Ordering;
 /// A search for a file to move looks at this many files at most; the next one goes on behind them.
 const SEARCHED_MAX: usize = 4096;
 
+/// A step deletes at most this many objects. Each takes several requests, so there are few while
+/// files move: a disk may run full meanwhile.
+const DELETED_MAX: u64 = 256;
+const DELETED_BETWEEN_MOVES: u64 = 8;
+
+/// A file that leaves waits for the limit of reads and writes in pieces of this size, bytes, so
+/// that the owner of the store shows in between that it lives.
+const LIMITED_BYTES: u64 = 1 << 20;
+
 /// Time between two sweeps of strays, and before the first one, microseconds.
 const SWEEP_US: u64 = 24 * 3_600_000_000;
 const FIRST_SWEEP_US: u64 = 600_000_000;
@@ -89,7 +98,7 @@ impl BackgroundWork {
         let is_out = |error: &Error| *error.kind() == ErrorKind::Unreachable;
         let tidied = match moved.as_ref().is_err_and(is_out) {
             true => Ok(()),
-            false => self.tidy_up(&mut mover, &*remote, now_us),
+            false => self.tidy_up(&mut mover, &*remote, now_us, matches!(moved, Ok(true))),
         };
         let moved = moved?;
         if moved {
@@ -107,11 +116,22 @@ impl BackgroundWork {
         Ok(false)
     }
 
-    /// Deletes objects that nobody needs, and sweeps strays if that is due.
-    fn tidy_up(&self, mover: &mut TierMover, remote: &dyn RemoteFiles, now_us: u64) -> Result<()> {
-        let deleted = self.versions.delete_objects(now_us, &self.stopping);
+    /// Deletes objects that nobody needs, and sweeps strays if that is due. With `moves`, the next
+    /// file may be about to move, and waits.
+    fn tidy_up(
+        &self,
+        mover: &mut TierMover,
+        remote: &dyn RemoteFiles,
+        now_us: u64,
+        moves: bool,
+    ) -> Result<()> {
+        let most = match moves {
+            true => DELETED_BETWEEN_MOVES,
+            false => DELETED_MAX,
+        };
+        let deleted = self.versions.delete_objects(now_us, most, &self.stopping);
         let sweep_us = *mover.sweep_us.get_or_insert(now_us + FIRST_SWEEP_US);
-        if now_us >= sweep_us {
+        if now_us >= sweep_us && !moves {
             mover.sweep_us = Some(now_us + SWEEP_US);
             remote.sweep(&|id, checksum| self.versions.names_bytes(id, checksum))?;
         }
@@ -202,10 +222,11 @@ impl BackgroundWork {
             tables: version.size().saturating_sub(version.remote().bytes),
             obsolete: self.versions.obsolete().1,
         };
-        let has_local_copy = |id| source.has_local_copy(id);
         let now_us = self.env.monotonic_micros();
-        let (is_short, freed_nothing) =
-            { &mut mover.coldest }.is_short(now_us, room, local, has_local_copy);
+        let coldest = &mut mover.coldest;
+        let (is_short, freed_nothing) = source.with_local_copies(|has_local_copy| {
+            coldest.is_short(now_us, room, local, has_local_copy)
+        });
         if !is_short {
             return false;
         }
@@ -270,9 +291,13 @@ impl BackgroundWork {
     fn send_away(&self, file: &FileHandle, remote: &dyn RemoteFiles) -> Result<bool> {
         let (id, object) = (file.file_id, file.meta().as_remote());
         let path = self.versions.source().store().path(FileKind::Sst, id);
-        let sent = self
-            .limiter
-            .take(file.size, &self.stopping)
+        let mut pieces = (0..file.size).step_by(LIMITED_BYTES as usize);
+        let admitted = pieces.try_for_each(|offset| {
+            remote.beat();
+            let piece = LIMITED_BYTES.min(file.size - offset);
+            self.limiter.take(piece, &self.stopping)
+        });
+        let sent = admitted
             .and_then(|()| remote.upload(&object, &path, &self.stopping))
             .and_then(|()| self.relocate(file, FileLocation::ObjectStore));
         remote.release(&object);

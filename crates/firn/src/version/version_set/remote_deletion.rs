@@ -1,6 +1,7 @@
 //! Deletes objects that no version needs and the manifest has listed for deletion.
 
 use super::VersionSet;
+use crate::base::event_listener::Severity;
 use crate::base::{Result, check_stopping};
 use crate::version::{DeferredDeletion, Edit, FileLocation};
 use std::collections::VecDeque;
@@ -19,8 +20,8 @@ const LATE_US: u64 = 3_600_000_000;
 /// Pause before a deletion that has failed is tried again, microseconds.
 const RETRY_US: u64 = 60_000_000;
 
-/// A step deletes at most this many objects.
-const DELETED_MAX: u64 = 256;
+/// A hold that lasts for so long is reported, microseconds.
+const LONG_HOLD_US: u64 = 3_600_000_000;
 
 /// One edit says of at most this many files that they are deleted.
 const DONE_MAX: usize = 1000;
@@ -36,6 +37,13 @@ pub(super) struct ObjectDeletions {
     deleted: VecDeque<(u64, u64)>,
 }
 
+/// Objects stay until none of these directories exists.
+pub(super) struct ObjectHold {
+    directories: Vec<PathBuf>,
+    since_us: u64,
+    is_reported: AtomicBool,
+}
+
 /// The work of a step of [`VersionSet::delete_objects`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RemoteDeletions {
@@ -49,14 +57,19 @@ pub struct RemoteDeletions {
 
 impl VersionSet {
     /// Deletes objects that no version needs, 10 minutes after the last one has needed them, and
-    /// then says so in the manifest. A call deletes some of many. `now_us` is the time of the
-    /// monotonic clock. Ends before the next object once `stopping` is set. Deletes none while a
-    /// [`super::FileDeletionHold`] exists, or a directory of [`Self::hold_objects_for`], or once
+    /// then says so in the manifest. A call deletes at most `most` of them. `now_us` is the time of
+    /// the monotonic clock. Ends before the next object once `stopping` is set. Deletes none while
+    /// a [`super::FileDeletionHold`] exists, or a directory of [`Self::hold_objects_for`], or once
     /// writes are poisoned.
     ///
     /// # Errors
     /// `Unreachable`: the store has failed, and the objects stay listed. Those of [`Self::apply`].
-    pub fn delete_objects(&self, now_us: u64, stopping: &AtomicBool) -> Result<RemoteDeletions> {
+    pub fn delete_objects(
+        &self,
+        now_us: u64,
+        most: u64,
+        stopping: &AtomicBool,
+    ) -> Result<RemoteDeletions> {
         let mut objects = self.object_deletions.lock();
         let new = self.ctx.source.take_obsolete_objects();
         objects
@@ -69,12 +82,19 @@ impl VersionSet {
         let mut failure = None;
         // What becomes obsolete after a hold has begun is not in this list yet.
         let are_held = self.objects_are_held();
+        if objects
+            .waiting
+            .front()
+            .is_some_and(|(due_us, _)| *due_us <= now_us)
+        {
+            self.report_long_hold(now_us);
+        }
         while let Some(&(due_us, id)) = objects.waiting.front() {
             let is_due = due_us.max(objects.retry_us) <= now_us && !are_held;
             if !is_due || stopping.load(Ordering::Relaxed) {
                 break;
             }
-            if step.deleted == DELETED_MAX {
+            if step.deleted == most {
                 break;
             }
             self.ctx.health.check()?;
@@ -106,7 +126,35 @@ impl VersionSet {
     pub fn hold_objects_for(&self, directories: Vec<PathBuf>) {
         // Without a store, nobody would forget them.
         if self.ctx.source.store().remote().is_some() {
-            self.object_holds.lock().push(Arc::new(directories));
+            self.object_holds.lock().push(Arc::new(ObjectHold {
+                directories,
+                since_us: self.ctx.env.monotonic_micros(),
+                is_reported: AtomicBool::new(false),
+            }));
+        }
+    }
+
+    /// The directory of the oldest hold that is not known to be over: no object is deleted before
+    /// it is removed. Asks no file system.
+    pub fn objects_held_by(&self) -> Option<PathBuf> {
+        let holds = self.object_holds.lock();
+        holds.first()?.directories.last().cloned()
+    }
+
+    /// A directory may have been forgotten, and objects would stay for ever.
+    fn report_long_hold(&self, now_us: u64) {
+        let oldest = self.object_holds.lock().first().cloned();
+        if let Some(hold) = oldest
+            && now_us.saturating_sub(hold.since_us) >= LONG_HOLD_US
+            && !hold.is_reported.swap(true, Ordering::Relaxed)
+            && let Some(directory) = hold.directories.last()
+        {
+            let message = format!(
+                "no object is deleted from the object store, because the checkpoint {} needs some: remove it if \
+                 nobody makes or copies it any more",
+                directory.display()
+            );
+            self.ctx.listener.log(Severity::Warning, &message);
         }
     }
 
@@ -116,7 +164,7 @@ impl VersionSet {
         let holds = self.object_holds.lock().clone();
         // A directory that may be there counts as there.
         let is_there = |dir: &PathBuf| self.ctx.env.exists(dir).unwrap_or(true);
-        let is_over = |hold: &&Arc<Vec<PathBuf>>| !hold.iter().any(is_there);
+        let is_over = |hold: &&Arc<ObjectHold>| !hold.directories.iter().any(is_there);
         let over: Vec<_> = holds.iter().filter(is_over).collect();
         let mut holds = self.object_holds.lock();
         holds.retain(|hold| !over.iter().any(|gone| Arc::ptr_eq(gone, hold)));

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::base::epoch::DatabaseId;
+use crate::base::event_listener::{EventListener, Severity};
 use crate::env::ReadFile;
 use crate::store::{FileId, RemoteFiles, RemoteSst};
 use crate::version::{FileLocation, LAST_LEVEL, RemoteDeletions};
@@ -25,6 +26,10 @@ impl RemoteFiles for Deletions {
 
     fn open(&self, _: &RemoteSst) -> Result<Arc<dyn ReadFile>> {
         Err(Error::invalid("nobody reads"))
+    }
+
+    fn is_there(&self, _: &RemoteSst) -> Result<bool> {
+        Err(Error::invalid("nobody asks"))
     }
 
     fn upload(&self, _: &RemoteSst, _: &Path, _: &AtomicBool) -> Result<()> {
@@ -87,7 +92,7 @@ fn location(set: &VersionSet, id: u64) -> FileLocation {
 }
 
 fn delete(set: &VersionSet, minute: u64) -> RemoteDeletions {
-    set.delete_objects(minute * MINUTE_US, &AtomicBool::new(false))
+    set.delete_objects(minute * MINUTE_US, 256, &AtomicBool::new(false))
         .unwrap()
 }
 
@@ -187,7 +192,7 @@ fn the_object_of_a_removed_file_is_deleted_after_its_readers_and_ten_minutes() {
     assert_eq!(delete(&set, 211).deleted, 0);
     drop(hold);
     remote.is_out.store(true, Ordering::Relaxed);
-    let error = set.delete_objects(211 * MINUTE_US, &AtomicBool::new(false));
+    let error = set.delete_objects(211 * MINUTE_US, 256, &AtomicBool::new(false));
     assert_eq!(*error.unwrap_err().kind(), ErrorKind::Unreachable);
     assert!(set.awaits_deletion(id));
     remote.is_out.store(false, Ordering::Relaxed);
@@ -345,4 +350,60 @@ fn only_a_database_with_a_store_remembers_who_holds_objects() {
     std::fs::remove_dir(&holder).unwrap();
     delete(&set, 0);
     assert_eq!(set.object_holds(), 0);
+}
+
+/// Notes warnings.
+#[derive(Default)]
+struct Warnings(Mutex<Vec<String>>);
+
+impl EventListener for Warnings {
+    fn log(&self, severity: Severity, message: &str) {
+        if severity == Severity::Warning {
+            self.0.lock().push(message.to_owned());
+        }
+    }
+}
+
+/// A directory that was forgotten keeps all objects.
+#[test]
+fn a_long_hold_is_named() {
+    let (dir, remote) = (tempfile::tempdir().unwrap(), Arc::<Deletions>::default());
+    let holder = dir.path().join("checkpoint");
+    std::fs::create_dir(&holder).unwrap();
+    let warnings = Arc::new(Warnings::default());
+    let context = context(Arc::new(PosixEnv::new()), dir.path());
+    let store = FileStore::new(Arc::clone(&context.env), dir.path());
+    let store = store.with_remote(Arc::<Deletions>::clone(&remote));
+    let set = VersionSet::open(VersionSetContext {
+        source: FileSource::new(store, Arc::new(SstBlockCache::new(1 << 20))),
+        listener: Arc::<Warnings>::clone(&warnings),
+        ..context
+    });
+    let set = set.unwrap();
+    let meta = add(&set, [b"a", b"b"]);
+    set.relocate(&meta, FileLocation::ObjectStore).unwrap();
+    set.hold_objects_for(vec![holder.clone()]);
+    assert_eq!(set.objects_held_by(), Some(holder.clone()));
+    let now = |minute: u64| set.ctx.env.monotonic_micros() / MINUTE_US + minute;
+    delete(&set, now(300));
+    assert!(warnings.0.lock().is_empty(), "nobody waits for it");
+    set.apply(Edit {
+        removed: vec![(LAST, meta.file_id)],
+        ..Edit::default()
+    })
+    .unwrap();
+    delete(&set, now(1));
+    delete(&set, now(30));
+    assert!(warnings.0.lock().is_empty(), "it is not long");
+    for _ in 0..3 {
+        delete(&set, now(62));
+    }
+    let said = warnings.0.lock().clone();
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].contains(&holder.display().to_string()), "{said:?}");
+    assert!(remote.deleted.lock().is_empty());
+    std::fs::remove_dir(&holder).unwrap();
+    delete(&set, now(63));
+    assert_eq!(*remote.deleted.lock(), [meta.file_id]);
+    assert_eq!(set.objects_held_by(), None);
 }
