@@ -6,7 +6,8 @@
 //!
 //! A move need not make room: a file with a second name keeps its blocks, so it stays; and a
 //! snapshot of the file system keeps those of all files, so moves stop for a time when they have
-//! freed nothing.
+//! freed nothing. Whatever else grows on the disk meanwhile looks the same: so a stop is short, and
+//! nothing stops when the disk is nearly full.
 
 use crate::env::DiskRoom;
 use crate::store::kept_free;
@@ -31,7 +32,7 @@ const MEASURED_FILES: u64 = 8;
 /// How long files stay after such a measurement has found no more room, microseconds; twice as long
 /// each time.
 const STOP_US: u64 = 60_000_000;
-const STOP_MAX_US: u64 = 24 * 3_600_000_000;
+const STOP_MAX_US: u64 = 10 * 60_000_000;
 
 /// A file that may leave, by the time at which it was last read.
 struct Candidate {
@@ -118,6 +119,9 @@ struct Leaving {
 #[derive(Default)]
 pub(super) struct ColdestFiles {
     is_short: bool,
+    /// Less than a quarter of the room to keep is free: files leave although moves seem to free
+    /// nothing.
+    is_scarce: bool,
     /// The coldest file is the last one.
     coldest: Vec<Candidate>,
     /// When the warmest of them was read, if the last look has found warmer ones, too.
@@ -177,10 +181,13 @@ impl ColdestFiles {
             true => free < kept,
             false => free < kept / 4 * 3,
         };
+        self.is_scarce = free < kept / 4;
         let (least, most) = (local.tables + least, local.tables.saturating_add(most));
         // Files that have left by room are measured even if there seems to be room until their
-        // copies are gone.
-        if was_idle && !(was_short && self.is_short) {
+        // copies are gone. The growth of the disk during a stop does not count against the moves
+        // behind it.
+        let is_stopped = now_us < measurement.stopped_until_us;
+        if was_idle && (is_stopped || !(was_short && self.is_short)) {
             measurement.begin(room, least);
         }
         let freed_nothing = match self.is_short {
@@ -197,7 +204,7 @@ impl ColdestFiles {
 
     /// Whether files leave that were read: the disk runs full, and moves free room.
     pub(super) fn may_leave(&self, now_us: u64) -> bool {
-        self.is_short && now_us >= self.measurement.stopped_until_us
+        self.is_short && (self.is_scarce || now_us >= self.measurement.stopped_until_us)
     }
 
     /// The coldest file of the last level that `may_leave` accepts, for which `waits` is false.
@@ -432,5 +439,40 @@ mod tests {
         // A second time in a row, the stop is longer.
         let again = disk.leave_ten(2 * STOP_US, 0, 0);
         assert_eq!(again, (vec![stop(2 * STOP_US)], false));
+    }
+    /// The disk may fill with whatever else while no file leaves.
+    #[test]
+    fn growth_during_a_stop_does_not_count_against_moves() {
+        let mut disk = Disk::new();
+        assert!(!disk.leave_ten(0, 0, 0).1);
+        disk.free -= 6 * GIB;
+        let room = DiskRoom {
+            free: disk.free,
+            total: 1000 * GIB,
+        };
+        let local = LocalBytes {
+            tables: disk.tables,
+            obsolete: 0,
+        };
+        for now_us in [STOP_US / 2, STOP_US - 1] {
+            assert!(disk.coldest.is_short(now_us, room, local, |_| false).0);
+            assert!(!disk.coldest.may_leave(now_us));
+        }
+        assert_eq!(disk.leave_ten(STOP_US, GIB, 0), (Vec::new(), true));
+    }
+
+    #[test]
+    fn nothing_stops_when_the_disk_is_nearly_full() {
+        let mut disk = Disk::new();
+        assert!(!disk.leave_ten(0, 0, 0).1);
+        let room = |free: u64| DiskRoom {
+            free: free * GIB,
+            total: 1000 * GIB,
+        };
+        for (free, leaves) in [(13, false), (12, true)] {
+            let local = LocalBytes::default();
+            assert!(disk.coldest.is_short(1, room(free), local, |_| false).0);
+            assert_eq!(disk.coldest.may_leave(1), leaves, "{free}");
+        }
     }
 }
