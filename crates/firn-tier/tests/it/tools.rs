@@ -348,6 +348,48 @@ fn a_repair_finds_files_where_they_are() {
     }
 }
 
+/// A manifest that has lost a compaction names files that are neither here nor in the store. Their
+/// rows are in a newer file that it does not name.
+#[test]
+fn a_repair_does_not_take_compacted_files_for_remote_ones() {
+    let mut world = World::new(208);
+    world.open();
+    world.load(0..1000, 1);
+    world.set_tier(Tier::Cold);
+    assert!(world.db().tier_step().unwrap());
+    world.set_tier(Tier::Local);
+    assert!(world.move_all() > 0);
+    world.close();
+    world.open();
+    let dir = Path::new("/db");
+    let names = world.env.list_dir(dir).unwrap();
+    let is_manifest = |name: &String| firn::version::parse_manifest_name(name).is_some();
+    let manifest = names.into_iter().rfind(is_manifest).unwrap();
+    let before = world.env.read(&dir.join(&manifest)).unwrap();
+    let all: Vec<_> = (0..1000).map(|n| (n, Some(n + 2))).collect();
+    world.try_write(&all).unwrap();
+    world.db().flush().unwrap();
+    world.db().compact_all().unwrap();
+    world.close();
+    for (name, bytes) in [(&manifest[..], &before[..]), ("STORE", b"")] {
+        let mut file = world.env.create(&dir.join(name)).unwrap();
+        file.append(bytes).unwrap();
+        file.sync().unwrap();
+    }
+    let env: Arc<dyn Env> = Arc::new(world.env.clone());
+    let store: Arc<dyn ObjectStore> = Arc::clone(&world.objects) as _;
+    let damaged = ReadOnlyDb::open(env, dir).unwrap();
+    let damaged = damaged.with_remote(world.cold_store(store));
+    let mut losses = Vec::new();
+    let mut lost = |error: Error| losses.push(error.to_string());
+    let refused = repair(&damaged, Path::new("/new"), &mut lost).unwrap_err();
+    assert!(refused.is_unsupported(), "{refused}");
+    assert!(
+        losses.iter().any(|loss| loss.contains("edits are lost")),
+        "{losses:?}"
+    );
+}
+
 #[test]
 fn a_repair_copies_remote_files() {
     let mut world = half_remote(204);

@@ -138,11 +138,12 @@ impl SurvivingTree {
 }
 
 /// The files that are read from the object store. The places in the manifest are a hint: files may
-/// have moved since, if its last edits are lost. No file shows such a loss, so [`doubt`] does not
-/// find it.
+/// have moved since, if its last edits are lost. So the store is asked for a missing local file; if
+/// it has none, the file counts as missing, for [`doubt`] and for the report.
 ///
 /// # Errors
-/// `Unsupported` if a file is, or may be, in an object store, and none is attached; `Io`.
+/// `Unsupported` if a file is, or may be, in an object store, and none is attached; `Io`, those of
+/// the store.
 fn remote_files(damaged_db: &ReadOnlyDb, tree: &ReadOnlyTree) -> Result<BTreeMap<u64, RemoteSst>> {
     let store = damaged_db.source().store();
     let there: BTreeSet<u64> = store.list()?.into_iter().collect();
@@ -160,14 +161,18 @@ fn remote_files(damaged_db: &ReadOnlyDb, tree: &ReadOnlyTree) -> Result<BTreeMap
         if is_here {
             continue;
         }
-        if store.remote().is_none() {
+        let Some(objects) = store.remote() else {
             meta.check_local()?;
             return Err(Error::unsupported(format!(
-                "{} is missing, and may be in the object store that the database has used: name that store",
-                file_name(FileKind::Sst, meta.file_id)
+                "{} is missing, and may be in the object store that the database has used: name that store, or \
+                 remove {} if the store is given up",
+                file_name(FileKind::Sst, meta.file_id),
+                owner_file.display()
             )));
+        };
+        if meta.location == FileLocation::ObjectStore || objects.is_there(&file)? {
+            remote.insert(meta.file_id, file);
         }
-        remote.insert(meta.file_id, file);
     }
     Ok(remote)
 }
