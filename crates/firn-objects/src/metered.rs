@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What a request does. Stores bill by it.
+/// The kind of a request. Stores bill by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestKind {
     /// Reads an object, or a range of one, or asks for its size.

@@ -228,7 +228,7 @@ impl World {
         self.db.as_ref().expect("recovered")
     }
 
-    /// What a process beside that of the database is attached to, on the disk `env`. No two
+    /// The store and cache of a process beside that of the database, on the disk `env`. No two
     /// processes have one directory as their cache.
     fn attached(&self, env: &MemEnv) -> Attached {
         let cold = self.cold.as_ref().map(|cold| cold.attach(env, None));

@@ -27,7 +27,7 @@ pub struct RemoteReads {
     pub fetched: ReadCounters,
 }
 
-/// What all files share.
+/// The state that all files share.
 #[derive(Clone)]
 pub struct Shared {
     /// How errors call the store.

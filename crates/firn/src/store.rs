@@ -280,8 +280,8 @@ impl FileStore {
         })
     }
 
-    /// What notes the last read of a file, which counts as read now. `None` without an object
-    /// store.
+    /// A mark that notes the last read of a file, which counts as read now. `None` without an
+    /// object store.
     pub fn new_read_mark(&self) -> Option<Arc<AtomicU64>> {
         self.remote.as_ref()?;
         Some(Arc::new(AtomicU64::new(self.read_clock_s())))

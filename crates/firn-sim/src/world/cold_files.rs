@@ -38,7 +38,7 @@ impl Jobs for Inline {
     }
 }
 
-/// What lies beside the data directory.
+/// The part of a world that lies beside the data directory.
 pub(super) struct ColdSide {
     clock: Arc<VirtualClock>,
     objects: Arc<MemObjects>,
@@ -48,7 +48,7 @@ pub(super) struct ColdSide {
     process: Mutex<Option<Arc<ColdStore>>>,
 }
 
-/// What time passes for.
+/// The parts of a world for which time passes.
 struct Passing {
     env: MemEnv,
     clock: Arc<VirtualClock>,

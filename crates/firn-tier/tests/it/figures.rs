@@ -13,7 +13,7 @@ fn of(all: impl Iterator<Item = ClassReads>, class: ReadClass) -> (u64, u64) {
         .map_or((0, 0), |reads| (reads.reads, reads.bytes))
 }
 
-/// What the cache and the store have served.
+/// The reads and bytes that the cache and the store have served.
 fn served(world: &World, class: ReadClass) -> ((u64, u64), (u64, u64)) {
     let cold = world.cold();
     (

@@ -171,7 +171,7 @@ fn a_copy_looks_for_room_before_each_file() {
     assert!(!world.env.exists(Path::new("/copy.tmp")).unwrap());
 }
 
-/// What a copy has yet to take is not there for files that come back.
+/// Files that come back do not get the room that a copy has yet to take.
 #[test]
 fn files_that_come_back_leave_a_copy_its_room() {
     let world = half_remote(209);
@@ -313,7 +313,7 @@ fn a_repair_finds_files_where_they_are() {
         world.set_tier(if is_back { Tier::Local } else { Tier::Cold });
         assert!(world.move_all() > 0);
         assert!(!is_back || world.places().1 == 0);
-        // What files have left behind goes, in the store and in the directory.
+        // The remains of files go, in the store and in the directory.
         for _ in 0..3 {
             world.pass(11 * MINUTE_US);
             let _ = world.db().tier_step();

@@ -132,7 +132,7 @@ impl ObjectStore for MortalStore {
     }
 }
 
-/// What happens after an answer.
+/// A call that follows an answer.
 pub type Hook = Box<dyn FnOnce() + Send>;
 
 /// A store that calls a hook once, after the answer to the next request for the owner, or before

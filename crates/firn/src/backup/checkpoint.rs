@@ -83,7 +83,7 @@ pub struct CheckpointHold<'a> {
     pub turn: MutexGuard<'a, ()>,
 }
 
-/// What a checkpoint does with files of the object store.
+/// How a checkpoint treats files of the object store.
 pub enum RemoteInCheckpoint<'a> {
     /// Copies them, so that the checkpoint needs no store. The closure hears of the bytes copied
     /// and of all that are to be copied; an error of it ends the checkpoint.

@@ -49,9 +49,9 @@ enum Loaded {
     Pooled(Vec<u8>),
 }
 
-/// What the memory pool is asked for when the block at `handle`, the first one of `window`, is
-/// needed: the whole window if most of it comes from there. If asking does not pay, the first block
-/// alone, which asks now and then and so finds out when that changes.
+/// The blocks for which the memory pool is asked when the block at `handle`, the first one of
+/// `window`, is needed: the whole window if most of it comes from there. If asking does not pay,
+/// the first block alone, which asks now and then and so finds out when that changes.
 fn asked_window<'a>(
     reader: &SstReader,
     handle: Handle,

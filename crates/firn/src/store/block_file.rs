@@ -43,7 +43,7 @@ impl ReadMark {
     }
 }
 
-/// What names the blocks of a file in the pool.
+/// Names the blocks of a file in the pool.
 #[derive(Clone)]
 struct PooledFile {
     blocks: Arc<PooledBlocks>,
@@ -229,7 +229,7 @@ impl BlockFile {
             .is_some_and(|pooled| pooled.blocks.pool().probably_has(&pooled.name(offset)))
     }
 
-    /// What a read of the block at `offset` from the pool would do, alone or together with others.
+    /// How a read of the block at `offset` from the pool would go, alone or together with others.
     pub fn outlook(&self, class: ReadClass, offset: u64, together: bool) -> PoolOutlook {
         let Some(pooled) = self.served(class) else {
             return PoolOutlook::Passes;

@@ -168,7 +168,7 @@ impl SstReader {
             .read_from_pool(class, &places, block_frame::is_intact, found);
     }
 
-    /// What a read of the block at `offset` from the memory pool would do, alone or together with
+    /// How a read of the block at `offset` from the memory pool would go, alone or together with
     /// others.
     pub(in crate::sst) fn outlook(
         &self,

@@ -80,7 +80,7 @@ impl VersionSet {
             return Ok(step);
         };
         let mut failure = None;
-        // What becomes obsolete after a hold has begun is not in this list yet.
+        // A file that becomes obsolete after a hold has begun is not in this list yet.
         let are_held = self.objects_are_held();
         if objects
             .waiting
